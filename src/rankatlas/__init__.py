@@ -1,0 +1,55 @@
+"""rankatlas: where every rank of a hybrid-parallel training job stands, derived once and proven.
+
+>>> import rankatlas
+>>> mesh = rankatlas.Mesh(pp=4, dp=2, tp=8)
+>>> mesh.coordinate(37)["tp"], mesh.group("dp", rank=37).ranks
+(5, [37, 45])
+
+Every public name loads its module when it is first used, so that importing the package costs next to nothing.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rankatlas.core.atlas import Atlas as Atlas
+    from rankatlas.core.claims import check_groups as check_groups
+    from rankatlas.core.coordinate import Coordinate as Coordinate
+    from rankatlas.core.group import Group as Group
+    from rankatlas.core.group import Groups as Groups
+    from rankatlas.core.mesh import Mesh as Mesh
+    from rankatlas.core.notation import parse_atlas as parse_atlas
+    from rankatlas.core.notation import parse_layout as parse_layout
+    from rankatlas.core.notation import parse_mesh as parse_mesh
+    from rankatlas.core.ranks import Ranks as Ranks
+    from rankatlas.topology import GroupInfo as GroupInfo
+    from rankatlas.topology import Topology as Topology
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Atlas",
+    "Coordinate",
+    "Group",
+    "GroupInfo",
+    "Groups",
+    "Mesh",
+    "Ranks",
+    "Topology",
+    "check_groups",
+    "parse_atlas",
+    "parse_layout",
+    "parse_mesh",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("_") or name not in __all__:
+        raise AttributeError(f"module 'rankatlas' has no attribute {name!r}")
+    from importlib import import_module
+
+    home = "rankatlas.topology" if name in ("Topology", "GroupInfo") else "rankatlas.core"
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,265 @@
+"""The atlas: several meshes of one job, and what they share proven."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rankatlas.core.coordinate import Coordinate
+from rankatlas.core.group import Group, Groups
+from rankatlas.core.integers import as_int
+from rankatlas.core.mesh import Mesh
+from rankatlas.errors import AtlasError, RankError, SharedAxisError, unknown_axis
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+RESERVED = "shared"  # the notation's word for the list of shared axes
+
+
+class Atlas:
+    """Several named charts (meshes) of one job, over the same ranks, overlapping or disjoint.
+
+    Axes declared `shared` must give identical groups in every chart that has them, which is proven when the atlas
+    is made.  Nothing is shared by having the same name.  An axis is addressed as "ep" where only one chart has it
+    or it is shared, else as "expert.ep"; axes of two charts are not mixed in one group.
+
+    Raises AtlasError, SharedAxisError (with the first difference), UnknownAxisError.  Cost: O(charts × axes).
+
+    >>> atlas = Atlas(dense=Mesh(pp=2, dp=4, tp=2), expert=Mesh(pp=2, edp=2, ep=4), shared=("pp",))
+    >>> atlas.group("ep", rank=5).ranks, atlas.group("pp", rank=5).ranks
+    ([4, 5, 6, 7], [5, 13])
+    >>> print(atlas)
+    dense: pp=2 dp=4 tp=2; expert: pp=2 edp=2 ep=4; shared: pp
+    """
+
+    __slots__ = ("_charts", "_shared")
+
+    def __init__(self, /, *, shared: Iterable[str] = (), **charts: Mesh) -> None:
+        self._build(charts, shared)
+
+    @classmethod
+    def from_charts(cls, charts: Mapping[str, Mesh], shared: Iterable[str] = ()) -> Atlas:
+        """An atlas from a mapping name → mesh; the order of the charts is kept.  As `Atlas(…)`."""
+        self = object.__new__(cls)
+        self._build(dict(charts), shared)
+        return self
+
+    def _build(self, charts: dict[str, Mesh], shared: Iterable[str]) -> None:
+        if not charts:
+            raise AtlasError("an atlas needs at least one chart, such as Atlas(dense=Mesh(dp=8))")
+        for name, mesh in charts.items():
+            if type(name) is not str or not (name.isascii() and name.isidentifier()) or name == RESERVED:
+                raise AtlasError(f"{name!r} cannot name a chart; names are letters, digits and _, and not 'shared'")
+            if not isinstance(mesh, Mesh):
+                raise AtlasError(f"chart {name!r} must be a Mesh, not {type(mesh).__name__}")
+        names = (shared,) if isinstance(shared, str) else tuple(shared)
+        for position, axis in enumerate(names):
+            if axis in names[:position]:
+                raise AtlasError(f"axis {axis!r} is declared shared twice")
+            _prove_shared(axis, charts)
+        self._charts = charts
+        self._shared = names
+
+    @property
+    def charts(self) -> dict[str, Mesh]:
+        """Name → mesh, in the order given (a copy)."""
+        return dict(self._charts)
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The axes proven to have identical groups in every chart that has them."""
+        return self._shared
+
+    @property
+    def first_rank(self) -> int:
+        """The lowest rank any chart covers."""
+        return min(mesh.first_rank for mesh in self._charts.values())
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks covered by at least one chart.  Cost: O(charts log charts).
+
+        >>> Atlas(train=Mesh(dp=4), rollout=Mesh(tp=2, first_rank=4)).world_size
+        6
+        """
+        covered = reached = 0
+        for mesh in sorted(self._charts.values(), key=lambda mesh: mesh.first_rank):
+            end = mesh.first_rank + mesh.world_size
+            covered += max(0, end - max(reached, mesh.first_rank))
+            reached = max(reached, end)
+        return covered
+
+    def __getitem__(self, chart: str) -> Mesh:
+        try:
+            return self._charts[chart]
+        except (KeyError, TypeError):
+            raise AtlasError(f"no chart {chart!r}; the charts are {', '.join(self._charts)}") from None
+
+    def coordinate(self, rank: int) -> dict[str, Coordinate]:
+        """Chart → coordinate of `rank`; a chart that does not cover the rank is absent.  Cost: O(axes).
+
+        Raises RankError when no chart covers it.
+
+        >>> Atlas(train=Mesh(dp=4), rollout=Mesh(tp=2, first_rank=4)).coordinate(5)
+        {'rollout': Coordinate(tp=1)}
+        """
+        rank = as_int(rank, "rank")
+        found = {}
+        for name, mesh in self._charts.items():
+            if 0 <= rank - mesh.first_rank < mesh.world_size:
+                found[name] = mesh.coordinate(rank)
+        if not found:
+            raise RankError(
+                f"rank {rank} is in no chart of {self}",
+                rank=rank,
+                first_rank=self.first_rank,
+                world_size=self.world_size,
+            )
+        return found
+
+    def group(self, *axes: str, rank: int) -> Group:
+        """The group of `rank` over axes of one chart.  Errors and cost as `Mesh.group`, and AtlasError.
+
+        >>> atlas = Atlas(dense=Mesh(dp=4, tp=2), expert=Mesh(edp=2, tp=4))
+        >>> atlas.group("expert.tp", rank=1).ranks
+        [0, 1, 2, 3]
+        """
+        mesh, names = self.resolve(*axes)
+        return mesh.group(*names, rank=rank)
+
+    def groups(self, *axes: str) -> Groups:
+        """All groups over axes of one chart.  Errors and cost as `Mesh.groups`, and AtlasError."""
+        mesh, names = self.resolve(*axes)
+        return mesh.groups(*names)
+
+    def resolve(self, *axes: str) -> tuple[Mesh, tuple[str, ...]]:
+        """The chart that these addresses name, and the bare axis names in it.  Cost: O(charts × axes).
+
+        Raises UnknownAxisError, AtlasError (an address that several charts answer, or no single chart does).
+        """
+        candidates = list(self._charts)
+        names = []
+        for address in axes:
+            charts, name = self._charts_of(address)
+            candidates = [chart for chart in candidates if chart in charts]
+            names.append(name)
+        if not candidates:
+            raise AtlasError(f"axes of two charts cannot be mixed in one group: {', '.join(axes)} of {self}")
+        return self._charts[candidates[0]], tuple(names)
+
+    def _charts_of(self, address: str) -> tuple[list[str], str]:
+        chart, dot, axis = str(address).partition(".")
+        if dot:
+            if axis not in self[chart].axes:
+                raise unknown_axis(axis, self[chart].axes, what=f"chart {chart!r}")
+            # A shared axis has the same groups everywhere, so it may join axes of another chart.
+            charts = [name for name, mesh in self._charts.items() if axis in mesh.axes]
+            return (charts if axis in self._shared else [chart]), axis
+        charts = [name for name, mesh in self._charts.items() if chart in mesh.axes]
+        if not charts:
+            known = dict.fromkeys(axis for mesh in self._charts.values() for axis in mesh.axes)
+            raise unknown_axis(address, tuple(known), what="atlas")
+        if len(charts) > 1 and chart not in self._shared:
+            choices = " or ".join(f"{name}.{chart}" for name in charts)
+            raise AtlasError(f"axis {chart!r} is in several charts and not shared: ask for {choices}")
+        return charts, chart
+
+    def to_dict(self) -> dict[str, Any]:
+        """The stored description of this layout: plain data for JSON, see `from_dict`."""
+        from rankatlas.core.description import atlas_to_dict
+
+        return atlas_to_dict(self)
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Atlas:
+        """The atlas of a stored description.  Raises DescriptionError on unknown keys and versions.
+
+        >>> atlas = Atlas(dense=Mesh(dp=4), expert=Mesh(ep=4))
+        >>> Atlas.from_dict(atlas.to_dict()) == atlas
+        True
+        """
+        from rankatlas.core.description import atlas_from_dict
+
+        return atlas_from_dict(description)
+
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of the stored description: equal exactly when the atlases are."""
+        from rankatlas.core.description import fingerprint
+
+        return fingerprint(self.to_dict())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Atlas):
+            return NotImplemented
+        return (list(self._charts.items()), self._shared) == (list(other._charts.items()), other._shared)
+
+    def __hash__(self) -> int:
+        return hash((tuple(self._charts.items()), self._shared))
+
+    def __str__(self) -> str:
+        parts = [f"{name}: {mesh}" for name, mesh in self._charts.items()]
+        if self._shared:
+            parts.append(f"{RESERVED}: {' '.join(self._shared)}")
+        return "; ".join(parts)
+
+    def __repr__(self) -> str:
+        charts = ", ".join(f"{name}={mesh!r}" for name, mesh in self._charts.items())
+        return f"Atlas({charts}, shared={self._shared!r})" if self._shared else f"Atlas({charts})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Atlas.from_charts, (self._charts, self._shared)
+
+
+def _prove_shared(axis: str, charts: dict[str, Mesh]) -> None:
+    """Raise SharedAxisError unless `axis` has the same groups in every chart that has it.
+
+    Row-major charts over the same ranks agree along one axis exactly when its size and stride agree (a size of 1
+    has no stride), so the proof costs O(charts); the groups are only looked at to show the first difference.
+    """
+    having = [name for name, mesh in charts.items() if axis in mesh.axes]
+    if not having:
+        known = dict.fromkeys(axis for mesh in charts.values() for axis in mesh.axes)
+        raise unknown_axis(axis, tuple(known), what="atlas")
+    first = charts[having[0]]
+    for name in having[1:]:
+        other = charts[name]
+        if _footprint(first, axis) != _footprint(other, axis):
+            raise _difference(axis, having[0], first, name, other)
+
+
+def _footprint(mesh: Mesh, axis: str) -> tuple[int, int, int, int]:
+    size = mesh.size(axis)
+    return mesh.first_rank, mesh.world_size, size, mesh.stride(axis) if size > 1 else 0
+
+
+def _difference(axis: str, name: str, mesh: Mesh, other_name: str, other: Mesh) -> SharedAxisError:
+    mine, theirs = mesh.groups(axis), other.groups(axis)
+    index = _first_difference(mine, theirs)
+    first, second = (_listed(groups, index) for groups in (mine, theirs))
+    return SharedAxisError(
+        f"axis {axis!r} is declared shared, but its groups differ between {name} and {other_name}:"
+        f" group {index} is {_shown(first)} in {name} and {_shown(second)} in {other_name}",
+        axis=axis,
+        charts=(name, other_name),
+        index=index,
+        first=first,
+        second=second,
+    )
+
+
+def _first_difference(mine: Groups, theirs: Groups) -> int:
+    for index, (a, b) in enumerate(zip(mine.ranges(), theirs.ranges())):
+        if a != b:
+            return index
+    return min(len(mine), len(theirs))
+
+
+def _listed(groups: Groups, index: int) -> list[int] | None:
+    return list(groups[index].ranks[:64]) if index < len(groups) else None
+
+
+def _shown(ranks: list[int] | None) -> str:
+    if ranks is None:
+        return "absent"
+    return str(ranks) if len(ranks) <= 16 else f"[{', '.join(map(str, ranks[:16]))}, ...]"

@@ -1,0 +1,28 @@
+"""The border: whatever counts as an integer comes in, a plain int goes on."""
+
+from __future__ import annotations
+
+from operator import index
+
+from rankatlas.errors import IntegerError
+
+
+def as_int(value: object, what: str) -> int:
+    """`value` as a plain int: ints and numpy integers pass; bools, floats and text do not.
+
+    Cost: O(1).  Raises IntegerError naming `what`.
+
+    >>> as_int(3, "rank")
+    3
+    """
+    if type(value) is int:
+        return value
+    # numpy.bool_ offers __index__ in some releases, so the name is checked as well as the type.
+    if not isinstance(value, bool) and not type(value).__name__.startswith("bool"):
+        try:
+            return index(value)  # type: ignore[arg-type]
+        except TypeError:
+            pass
+    raise IntegerError(
+        f"{what} must be an integer, not {value!r} ({type(value).__name__})", what=what, value=value
+    )

@@ -1,0 +1,173 @@
+"""The notation: `pp=4 dp=? tp=8`, read with a caret at whatever is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankatlas.core.atlas import RESERVED, Atlas
+from rankatlas.core.integers import as_int
+from rankatlas.core.mesh import Mesh
+from rankatlas.core.sizes import resolve
+from rankatlas.errors import InputError, NotationError
+
+_WINDOW = 70  # characters of the text an error shows
+_MOST_DIGITS = 20  # a longer number cannot fit 64 bits, and int() must not be fed a megabyte
+
+
+def parse_mesh(text: str, world_size: int | None = None) -> Mesh:
+    """The mesh that `text` describes: items `name=size`, major → minor, separated by white space.
+
+    A size is a positive integer; at most one may be `?` (or `-1`) and is inferred from `world_size`, which
+    otherwise must equal the product.  `first_rank=N` shifts the mesh.  `parse_mesh(str(mesh)) == mesh`.
+
+    Cost: O(text).  Raises NotationError with the offending character's position (the message carries a caret),
+    WorldSizeError when sizes and world do not fit, and the errors of `Mesh`.
+
+    >>> parse_mesh("pp=4 dp=? tp=8", world_size=64)
+    Mesh(pp=4, dp=2, tp=8)
+    >>> parse_mesh("dp=2 tp=x")
+    Traceback (most recent call last):
+    rankatlas.errors.NotationError: dp=2 tp=x
+            ^
+    size must be a positive integer or ?, not 'x'
+    """
+    if not isinstance(text, str):
+        raise InputError(f"mesh notation is text such as 'pp=4 dp=2 tp=8', not {type(text).__name__}")
+    return parse_part(text, 0, len(text), world_size)
+
+
+def parse_atlas(text: str) -> Atlas:
+    """The atlas that `text` describes: `chart: mesh; chart: mesh; shared: axis axis`.
+
+    `parse_atlas(str(atlas)) == atlas`.  Cost: O(text).  Raises NotationError with a caret, and the errors of `Atlas`.
+
+    >>> parse_atlas("dense: pp=2 dp=4; expert: pp=2 ep=4; shared: pp")
+    Atlas(dense=Mesh(pp=2, dp=4), expert=Mesh(pp=2, ep=4), shared=('pp',))
+    """
+    if not isinstance(text, str):
+        raise InputError(f"atlas notation is text such as 'a: dp=8; b: ep=8', not {type(text).__name__}")
+    charts: dict[str, Mesh] = {}
+    shared: tuple[str, ...] = ()
+    begin = 0
+    for part in text.split(";"):
+        end = begin + len(part)
+        name, colon, body = part.partition(":")
+        start = begin + len(name) - len(name.lstrip())
+        if not colon:
+            raise notation_error(text, start, "a chart is written 'name: axis=size …'")
+        chart = name.strip()
+        if chart in charts or (chart == RESERVED and shared):
+            raise notation_error(text, start, f"{chart!r} stands twice")
+        if chart == RESERVED:
+            shared = tuple(body.split())
+            if not shared:
+                raise notation_error(text, end, "'shared:' must be followed by axis names")
+        elif not (chart.isascii() and chart.isidentifier()):
+            raise notation_error(text, start, f"{chart!r} cannot name a chart; names are letters, digits and _")
+        else:
+            charts[chart] = parse_part(text, end - len(body), end)
+        begin = end + 1
+    return Atlas.from_charts(charts, shared)
+
+
+def parse_layout(text: str, world_size: int | None = None) -> Mesh | Atlas:
+    """A mesh or an atlas, whichever the text is: only an atlas has a colon.  Errors as for both.
+
+    A `world_size` must equal that of the layout; only a mesh may leave a size open.
+    """
+    if not isinstance(text, str) or ":" not in text:
+        return parse_mesh(text, world_size)
+    atlas = parse_atlas(text)
+    if world_size is not None and atlas.world_size != as_int(world_size, "world size"):
+        raise InputError(f"the atlas covers {atlas.world_size} ranks, the world size given is {world_size}")
+    return atlas
+
+
+def parse_part(text: str, begin: int, end: int, world_size: int | None = None) -> Mesh:
+    """The mesh that `text[begin:end]` describes; errors show the whole text.  As `parse_mesh`."""
+    sizes: dict[str, int | None] = {}
+    first_rank: int | None = None
+    open_at: int | None = None
+    for start, stop in _words(text, begin, end):
+        name, at = _name(text, start, stop)
+        if name == "first_rank":
+            if first_rank is not None:
+                raise notation_error(text, start, "first_rank stands twice")
+            first_rank = _number(text, at, stop, "first_rank must be 0 or a positive integer")
+            continue
+        if name in sizes:
+            raise notation_error(text, start, f"axis {name!r} stands twice")
+        if text[at:stop] in ("?", "-1"):
+            if open_at is not None:
+                raise notation_error(text, at, "only one size may be left open")
+            open_at = at
+            sizes[name] = None
+        else:
+            sizes[name] = _size(text, at, stop)
+    if not sizes:
+        raise notation_error(text, end, "a mesh needs at least one axis, such as dp=8")
+    if world_size is not None:
+        closed = resolve(sizes, world_size)
+    else:
+        closed = {axis: size for axis, size in sizes.items() if size is not None}
+        if open_at is not None:
+            raise notation_error(text, open_at, "a size left open follows from the world size, which is not given")
+    return Mesh.from_axes(closed.items(), first_rank or 0)
+
+
+def notation_error(text: str, position: int, complaint: str) -> NotationError:
+    """The text, a caret under `position`, and the complaint: three lines.  Cost: O(1)."""
+    begin = max(0, position - _WINDOW // 2)
+    shown = text[begin : begin + _WINDOW]
+    # One character each, so that the caret stays below its own.
+    shown = "".join(char if char.isprintable() else " " for char in shown)
+    lead = "..." if begin else ""
+    tail = "..." if begin + _WINDOW < len(text) else ""
+    caret = " " * (len(lead) + position - begin) + "^"
+    return NotationError(f"{lead}{shown}{tail}\n{caret}\n{complaint}", text=text, position=position)
+
+
+def _words(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    start = begin
+    for position in range(begin, end + 1):
+        if position == end or text[position].isspace():
+            if start < position:
+                yield start, position
+            start = position + 1
+
+
+def _name(text: str, start: int, stop: int) -> tuple[str, int]:
+    """The axis name of an item, and where its value begins."""
+    for position in range(start, stop):
+        char = text[position]
+        if char == "=":
+            if position == start:
+                raise notation_error(text, start, "an axis name must stand before '='")
+            return text[start:position], position + 1
+        if char == ",":
+            raise notation_error(text, position, "items are separated by white space, not by commas")
+        if not (char.isascii() and (char.isalpha() or char == "_" or (char.isdigit() and position > start))):
+            complaint = f"{char!r} cannot stand in an axis name; names are letters, digits and _, no digit first"
+            raise notation_error(text, position, complaint)
+    raise notation_error(text, stop, f"'=' and a size must follow {text[start:stop]!r}, without spaces around '='")
+
+
+def _size(text: str, start: int, stop: int) -> int:
+    size = _number(text, start, stop, "size must be a positive integer or ?")
+    if size == 0:
+        raise notation_error(text, start, "size must be a positive integer or ?, not '0'")
+    return size
+
+
+def _number(text: str, start: int, stop: int, rule: str) -> int:
+    if start == stop:
+        raise notation_error(text, start, f"{rule}; none is given")
+    for position in range(start, stop):
+        char = text[position]
+        if char == ",":
+            raise notation_error(text, position, "items are separated by white space, not by commas")
+        if not (char.isascii() and char.isdigit()):
+            raise notation_error(text, position, f"{rule}, not {text[start : min(stop, start + _WINDOW)]!r}")
+    if stop - start > _MOST_DIGITS:
+        raise notation_error(text, start, f"{rule} that 64 bits can hold")
+    return int(text[start:stop])

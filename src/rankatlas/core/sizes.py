@@ -1,0 +1,153 @@
+"""Sizes against a world: the open one inferred, and a mismatch explained with the nearest ways out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isqrt, prod
+
+from rankatlas.core.integers import as_int
+from rankatlas.errors import IntegerError, SizeError, SizeTypeError, WorldSizeError
+
+_MOST_FIXES = 8
+_MOST_TRIALS = 1 << 20  # beyond this factor only small divisors are offered as fixes
+
+
+def checked_size(axis: str, size: object) -> int:
+    """`size` as a plain int of at least 1.  Raises SizeError (below 1) or SizeTypeError (no integer)."""
+    try:
+        number = as_int(size, f"the size of {axis}")
+    except IntegerError as error:
+        raise SizeTypeError(str(error), axis=axis, size=size) from None
+    if number < 1:
+        raise SizeError(f"{axis}={number}: the size of an axis must be 1 or more", axis=axis, size=number)
+    return number
+
+
+def resolve(
+    sizes: Mapping[str, int | None],
+    world_size: int,
+    *,
+    whole: str = "world size",
+    origins: Mapping[str, str] | None = None,
+) -> dict[str, int]:
+    """All sizes, the one left open (None) being what `world_size` leaves over.
+
+    `whole` says in messages what the sizes must multiply to; `origins` says where a size came from.
+    Cost: O(axes), on an error up to a million divisions.  Raises SizeError, SizeTypeError, WorldSizeError.
+
+    >>> resolve({"pp": 4, "dp": None, "tp": 8}, 64)
+    {'pp': 4, 'dp': 2, 'tp': 8}
+    """
+    world_size = checked_size(whole, world_size)
+    fixed = {axis: checked_size(axis, size) for axis, size in sizes.items() if size is not None}
+    product = prod(fixed.values())
+    unset = [axis for axis, size in sizes.items() if size is None]
+    if len(unset) > 1:
+        raise WorldSizeError(
+            f"only one size may be left open, not {len(unset)}: {', '.join(unset)}",
+            **_facts(fixed, product, world_size, [], []),
+        )
+    if unset and world_size % product == 0:
+        return {axis: fixed.get(axis, world_size // product) for axis in sizes}
+    if not unset and product == world_size:
+        return fixed
+    raise _mismatch(sizes, fixed, product, world_size, whole, origins or {})
+
+
+def _facts(
+    fixed: Mapping[str, int],
+    product: int,
+    world_size: int,
+    nearest: list[int],
+    fixes: list[dict[str, int]],
+) -> dict[str, object]:
+    return {
+        "factors": tuple(fixed.items()),
+        "product": product,
+        "world_size": world_size,
+        "remainder": world_size % product,
+        "nearest_worlds": nearest,
+        "fixes": fixes,
+    }
+
+
+def _mismatch(
+    sizes: Mapping[str, int | None],
+    fixed: Mapping[str, int],
+    product: int,
+    world_size: int,
+    whole: str,
+    origins: Mapping[str, str],
+) -> WorldSizeError:
+    unset = next((axis for axis, size in sizes.items() if size is None), None)
+    factors = " * ".join(
+        f"{axis}={size}" + (f" ({origins[axis]})" if axis in origins else "") for axis, size in fixed.items()
+    )
+    if unset:
+        below = world_size // product * product
+        nearest = [world for world in (below, below + product) if world]
+        told = (
+            f"{whole} {world_size} cannot be shared out: {factors} = {product}"
+            f" leaves a remainder of {world_size % product}, so {unset} has no size"
+        )
+    else:
+        nearest = [product]
+        relation = "more" if product > world_size else "fewer"
+        told = (
+            f"{factors} = {product} is {relation} than the {whole} {world_size}"
+            f" (remainder {world_size % product}); each axis takes ranks of its own"
+        )
+    fixes = _fixes(sizes, fixed, world_size)
+    lines = [told, f"fits {whole} {' or '.join(map(str, nearest))}"]
+    if fixes:
+        shown = "; or ".join(" ".join(f"{axis}={size}" for axis, size in fix.items()) for fix in fixes)
+        lines.append(f"for {world_size}: {shown}")
+    return WorldSizeError("\n".join(lines), **_facts(fixed, product, world_size, nearest, fixes))
+
+
+def _fixes(sizes: Mapping[str, int | None], fixed: Mapping[str, int], world_size: int) -> list[dict[str, int]]:
+    """The nearest sizes that fit: first one axis changed, then two.
+
+    With an open axis a fix shows the axis to change and what the open one becomes, nearest below and above;
+    without one it shows all sizes, because then every choice is the user's own.
+    """
+    unset = next((axis for axis, size in sizes.items() if size is None), None)
+    found: list[dict[str, int]] = []
+    if unset is not None:
+        for axis, size in fixed.items():
+            others = prod(fixed.values()) // size
+            if world_size % others:
+                continue
+            room = world_size // others
+            near = _nearest(room, size)
+            found += [{axis: other, unset: room // other} for other in near if other != size]
+        return found[:_MOST_FIXES]
+    for axis, size in fixed.items():
+        others = prod(fixed.values()) // size
+        if world_size % others == 0:
+            found.append({**fixed, axis: world_size // others})
+    names = list(fixed)
+    for place, axis in enumerate(names):
+        for other in names[place + 1 :]:
+            rest = prod(fixed.values()) // (fixed[axis] * fixed[other])
+            if world_size % rest or len(found) >= _MOST_FIXES:
+                continue
+            room = world_size // rest
+            for size in _divisors(room):
+                fix = {**fixed, axis: size, other: room // size}
+                if fix not in found:
+                    found.append(fix)
+    return found[:_MOST_FIXES]
+
+
+def _nearest(number: int, size: int) -> list[int]:
+    """The divisors of `number` next below and next above `size`."""
+    divisors = _divisors(number)
+    below = [divisor for divisor in divisors if divisor <= size][-1:]
+    above = [divisor for divisor in divisors if divisor > size][:1]
+    return below + above
+
+
+def _divisors(number: int) -> list[int]:
+    small = [trial for trial in range(1, min(isqrt(number), _MOST_TRIALS) + 1) if number % trial == 0]
+    return sorted({*small, *(number // trial for trial in small)})

@@ -1,0 +1,192 @@
+"""Every error rankatlas raises: one small tree, each leaf also the builtin a caller would expect.
+
+An error says what was asked, what exists and what to do, and carries the same facts as attributes, so that a
+program can act on them without reading the sentence.  All of them pickle, because ranks are processes.
+"""
+
+from __future__ import annotations
+
+
+class RankatlasError(Exception):
+    """The root: `except RankatlasError` catches whatever this library raises on purpose.
+
+    >>> try:
+    ...     raise RankatlasError("no such thing", asked="thing")
+    ... except RankatlasError as error:
+    ...     error.asked
+    'thing'
+    """
+
+    def __init__(self, message: str, **fields: object) -> None:
+        super().__init__(message)
+        self.__dict__.update(fields)
+
+    def __str__(self) -> str:
+        # KeyError prints the repr of its argument; every error here is a sentence.
+        return str(self.args[0])
+
+
+class InputError(RankatlasError, ValueError):
+    """Something given to rankatlas cannot be used."""
+
+
+class AxisError(InputError):
+    """An axis name that cannot be used where it stands.  `name` is the name."""
+
+    name: str
+
+
+class UnknownAxisError(AxisError, KeyError):
+    """No such axis.  `name` was asked for, `known` are the axes there are, `near` the likely meant ones."""
+
+    known: tuple[str, ...]
+    near: tuple[str, ...]
+
+
+class DuplicateAxisError(AxisError):
+    """The same axis twice where each may stand once."""
+
+
+class SizeError(InputError):
+    """A size below 1.  `axis` and `size` say which."""
+
+    axis: str
+    size: object
+
+
+class SizeTypeError(SizeError, TypeError):
+    """A size that is no integer (a bool or a float is none, even 2.0)."""
+
+
+class WorldSizeError(InputError):
+    """Sizes and world size do not fit together.
+
+    `factors` are (axis, size) pairs, `product` is theirs, `remainder` is world_size modulo product,
+    `nearest_worlds` are the world sizes next to the given one that these sizes do fit, and `fixes` are the
+    nearest changes of sizes that fit the given world, each a dict axis → size.
+    """
+
+    factors: tuple[tuple[str, int], ...]
+    product: int
+    world_size: int | None
+    remainder: int
+    nearest_worlds: list[int]
+    fixes: list[dict[str, int]]
+
+
+class RankError(InputError, IndexError):
+    """A rank outside the mesh.  `rank`, `first_rank` and `world_size` say by how much."""
+
+    rank: int
+    first_rank: int
+    world_size: int
+
+
+class IntegerError(InputError, TypeError):
+    """Something that must be an integer is none.  `what` names it, `value` is what was given."""
+
+    what: str
+    value: object
+
+
+class CoordinateError(InputError):
+    """A coordinate that names no single rank.  `missing` lists the axes it lacks."""
+
+    missing: tuple[str, ...]
+
+
+class CoordinateRangeError(CoordinateError, IndexError):
+    """A place beyond the end of its axis.  `axis`, `place` and `size` say where."""
+
+    axis: str
+    place: int
+    size: int
+
+
+class LayoutChangeError(InputError):
+    """A flatten, unflatten or reorder that is not possible as asked."""
+
+
+class NotationError(InputError):
+    """Text that is no mesh notation.  `text` is the text, `position` the offset of the offending character."""
+
+    text: str
+    position: int
+
+
+class DescriptionError(InputError):
+    """A stored description (a dict, or JSON) that is not one of ours, or of another version."""
+
+
+class GroupError(InputError):
+    """A table of groups that does not fit the mesh.
+
+    `out_of_range`, `missing` and `repeated` list ranks; `group`, `expected` and `given` show the first group
+    whose members are others than the mesh says (None when the ranks alone are already wrong).
+    """
+
+    out_of_range: list[int]
+    missing: list[int]
+    repeated: list[int]
+    group: int | None
+    expected: list[int] | None
+    given: list[int] | None
+
+
+class MemberOrderError(GroupError):
+    """The right members in another order.
+
+    `wrong_positions` lists [group, position] pairs; `same_members` is always True.  Reductions over such a
+    group still work, while every listed rank holds another shard index than it believes.
+    """
+
+    wrong_positions: list[list[int]]
+    same_members: bool
+
+
+class GroupOrderError(GroupError):
+    """The right groups, listed in another order; `wrong_positions` lists the places that differ."""
+
+    wrong_positions: list[int]
+
+
+class AtlasError(InputError):
+    """Charts that do not belong together, or an axis address that names no chart."""
+
+
+class SharedAxisError(AtlasError):
+    """An axis declared shared whose groups differ between two charts.
+
+    `axis`, `charts` (two names), `index` of the first differing group, and its ranks in both (`first`, `second`).
+    """
+
+    axis: str
+    charts: tuple[str, str]
+    index: int
+    first: list[int] | None
+    second: list[int] | None
+
+
+class ArgumentsError(InputError):
+    """Training arguments that contradict each other or name something we cannot express.  `names` lists the keys."""
+
+    names: tuple[str, ...]
+
+
+class SourceError(InputError):
+    """A file, or text, from which no layout can be read.  `source` names it."""
+
+    source: str
+
+
+def unknown_axis(name: object, known: tuple[str, ...], what: str = "mesh", instead: str = "") -> UnknownAxisError:
+    """The error for an axis that is not there, with near names.  Cost: O(known)."""
+    from difflib import get_close_matches
+
+    near = tuple(get_close_matches(str(name), known, n=3, cutoff=0.5))
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else instead
+    listed = ", ".join(map(repr, known))
+    label = "axis is" if len(known) == 1 else "axes are"
+    return UnknownAxisError(
+        f"{what} has no axis {name!r}; its {label} {listed}.{hint}", name=name, known=known, near=near
+    )

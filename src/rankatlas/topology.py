@@ -1,0 +1,282 @@
+"""The drop-in for `paddlenlp.ops.Topology`: same names, same answers where those are right, and right elsewhere."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterable, Iterator
+from operator import index as to_index
+
+from rankatlas.core.mesh import Mesh
+from rankatlas.core.ranks import IntSequence, Ranks
+from rankatlas.core.sizes import resolve
+from rankatlas.errors import ArgumentsError
+from rankatlas.training_args import AXES, ORDERS, read_arguments
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, NamedTuple, SupportsIndex, overload
+
+    import numpy
+
+    class _Fields(NamedTuple):
+        size: int
+        rank: int
+        world: Sequence[int]
+
+else:
+    _Fields = namedtuple("GroupInfo", ["size", "rank", "world"])
+
+
+class _ListToBe(Ranks):
+    """Ranks that turn into a plain list when a `GroupInfo` that holds them is read."""
+
+    __slots__ = ()
+
+
+class GroupInfo(_Fields):
+    """`(size, rank, world)` of one group: how many members, this rank's place among them, and who they are.
+
+    The infos of a `Topology` make the list in `world` when it is first read, by whatever way.
+
+    >>> info = GroupInfo(size=2, rank=1, world=[1, 5])
+    >>> info.world, info[2], info
+    ([1, 5], [1, 5], GroupInfo(size=2, rank=1, world=[1, 5]))
+    """
+
+    if not TYPE_CHECKING:
+
+        @property
+        def world(self):
+            try:
+                return self.__dict__["world"]
+            except KeyError:
+                pass
+            world = tuple.__getitem__(self, 2)
+            if type(world) is _ListToBe:
+                world = self.__dict__["world"] = list(world)
+            return world
+
+        # Everything that looks into the tuple must find the list, so none of tuple's own ways stay.
+        def __iter__(self):
+            return iter((self.size, self.rank, self.world))
+
+        def __getitem__(self, item):
+            return (self.size, self.rank, self.world)[item]
+
+    def __repr__(self) -> str:
+        # The original prints whole lists, and programs compare that text.
+        return f"GroupInfo(size={self.size}, rank={self.rank}, world={list(self.world)})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return GroupInfo, tuple(self)
+
+
+class DataRanks(IntSequence):
+    """Global rank → data rank, a lazy sequence equal to the list of all of them.
+
+    It is no group: its values are data ranks, each standing as often as ranks share it.  Never give it to
+    `new_group`.  Cost: O(1) per element.
+    """
+
+    __slots__ = ("_mesh", "_ranks")
+
+    def __init__(self, mesh: Mesh, ranks: range | None = None) -> None:
+        self._mesh = mesh
+        self._ranks = range(mesh.world_size) if ranks is None else ranks
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, item: int) -> int: ...
+        @overload
+        def __getitem__(self, item: slice) -> DataRanks: ...
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, slice):
+            return DataRanks(self._mesh, self._ranks[item])
+        return self._data_rank(self._ranks[to_index(item)])
+
+    def __iter__(self) -> Iterator[int]:
+        return map(self._data_rank, self._ranks)
+
+    def _data_rank(self, rank: int) -> int:
+        places = self._mesh.coordinate(rank)
+        return places["dp"] * self._mesh.size("sharding") + places["sharding"]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
+        import numpy
+
+        if copy is False:
+            raise ValueError("data ranks are computed, not stored: an array of them is always a copy")
+        ranks = numpy.arange(self._ranks.start, self._ranks.stop, self._ranks.step, dtype=numpy.int64)
+        dp, sharding = (ranks // self._mesh.stride(axis) % self._mesh.size(axis) for axis in ("dp", "sharding"))
+        data = dp * self._mesh.size("sharding") + sharding
+        return data if dtype is None else data.astype(dtype)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return DataRanks, (self._mesh, self._ranks)
+
+
+class Topology:
+    """Where one rank stands in a five-axis hybrid-parallel job, as `paddlenlp.ops.Topology` tells it.
+
+    `device_rank` of `world_size` ranks; degrees of the axes, `dp_degree=None` taking what the others leave;
+    `order` from outer to inner, a list of the five names or "pp_first" (pp, dp, sharding, mp, sep) or
+    "sharding_first" (dp, sharding, pp, mp, sep).
+
+    `world`, `dp_info`, `pp_info`, `sharding_info`, `mp_info`, `sep_info` are `GroupInfo(size, rank, world)`;
+    `data_info` has size dp·sharding, rank dp_rank·sharding_size + sharding_rank, and in `world` the data rank of
+    every global rank (so it is no group).  `is_last` says whether this is the last pipeline stage,
+    `data_inner_times` how many ranks share one data rank.  `mesh` is the layout itself.
+
+    Raises WorldSizeError (degrees and world do not fit), SizeError (a bad degree), RankError, ArgumentsError (an
+    order that is none).  Cost: O(1); a list of ranks is made when it is first read, `repr` costs O(world_size).
+
+    >>> topology = Topology(5, 8, dp_degree=2, pp_degree=2, mp_degree=2)
+    >>> topology.mp_info, topology.pp_info.world, topology.data_info.rank, topology.is_last
+    (GroupInfo(size=2, rank=1, world=[4, 5]), [5, 7], 1, False)
+    """
+
+    world: GroupInfo
+    dp_info: GroupInfo
+    pp_info: GroupInfo
+    sharding_info: GroupInfo
+    mp_info: GroupInfo
+    sep_info: GroupInfo
+    data_info: GroupInfo
+    is_last: bool
+    data_inner_times: int
+    order: list[str]
+    mesh: Mesh
+
+    def __init__(
+        self,
+        device_rank: int,
+        world_size: int,
+        dp_degree: int | None = None,
+        pp_degree: int = 1,
+        sharding_degree: int = 1,
+        mp_degree: int = 1,
+        sep_degree: int = 1,
+        order: str | Iterable[str] = AXES,
+    ) -> None:
+        names = _order(order)
+        degrees = {
+            "dp": dp_degree,
+            "pp": pp_degree,
+            "sharding": sharding_degree,
+            "mp": mp_degree,
+            "sep": sep_degree,
+        }
+        mesh = _mesh(names, degrees, world_size)
+        self.__dict__.update(_answers(mesh, device_rank), order=list(names))
+
+    @classmethod
+    def from_args(
+        cls,
+        args: object,
+        rank: int,
+        world_size: int,
+        *,
+        release: str = "paddlenlp-2.8",
+        auto_parallel: bool = False,
+        gpt3: bool = False,
+    ) -> Topology:
+        """The topology that a trainer builds from its training arguments, a mapping or an object.
+
+        `release` is "paddlenlp-2.8" or "paddleformers-1.2"; the short names (`mp_degree`, `pp_degree` …) are read
+        under both.  −1 means not set.  `auto_parallel=True` follows the pre-training scripts, `gpt3=True` that of
+        GPT-3.  Cost: O(1).
+
+        Raises ArgumentsError (a contradiction, another release's names, an axis five names cannot hold),
+        WorldSizeError, SizeError, RankError.
+
+        >>> args = {"tensor_parallel_degree": 2, "pipeline_parallel_degree": 2, "sharding": "stage1"}
+        >>> print(Topology.from_args(args, rank=5, world_size=16).mesh)
+        dp=1 pp=2 sharding=4 sep=1 mp=2
+        """
+        degrees, order = read_arguments(args, world_size, release=release, auto_parallel=auto_parallel, gpt3=gpt3)
+        return cls(rank, world_size, **{f"{axis}_degree": degrees[axis] for axis in AXES}, order=order)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Topology is a value: {name} cannot be set; make another Topology instead")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Topology is a value: {name} cannot be deleted")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Topology):
+            return NotImplemented
+        return self.world.rank == other.world.rank and self.mesh == other.mesh
+
+    def __hash__(self) -> int:
+        return hash((self.world.rank, self.mesh))
+
+    def __repr__(self) -> str:
+        infos = ("dp_info", "pp_info", "sharding_info", "mp_info", "sep_info", "data_info")
+        return "".join(f"{name}:\n\t {getattr(self, name)!r}, \n" for name in infos) + f"order:\n\t {self.order}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        degrees = [self.mesh.size(axis) for axis in AXES]
+        return Topology, (self.world.rank, self.world.size, *degrees, tuple(self.order))
+
+
+def _order(order: str | Iterable[str]) -> tuple[str, ...]:
+    try:
+        names = ORDERS.get(order, ()) if isinstance(order, str) else tuple(order)
+        if len(names) == len(AXES) and set(names) == set(AXES):
+            return names
+    except TypeError:  # not iterable, or of things no axis is
+        pass
+    raise ArgumentsError(
+        f"order must name each of {', '.join(AXES)} once, or be 'pp_first' or 'sharding_first'; got {order!r}",
+        names=("order",),
+    )
+
+
+def _mesh(names: tuple[str, ...], degrees: dict[str, int | None], world_size: int) -> Mesh:
+    """The mesh of degrees that fit the world; when they do not, `resolve` infers dp or explains."""
+    if None not in degrees.values():
+        mesh = Mesh(**{axis: degrees[axis] for axis in names})  # type: ignore[arg-type]
+        if type(world_size) is int and mesh.world_size == world_size:
+            return mesh
+    unset = [f"{axis}_degree" for axis in AXES[1:] if degrees[axis] is None]
+    if unset:
+        raise ArgumentsError(f"{unset[0]} must be an integer; only dp_degree may be None", names=tuple(unset))
+    origins = {axis: f"{axis}_degree" for axis in AXES}
+    return Mesh(**resolve({axis: degrees[axis] for axis in names}, world_size, origins=origins))
+
+
+def _answers(mesh: Mesh, device_rank: int) -> dict[str, Any]:
+    """Every attribute of the topology of `device_rank`, each group's list still to be made."""
+    if type(device_rank) is not int or not 0 <= device_rank < mesh.world_size:
+        device_rank = mesh.rank(**mesh.coordinate(device_rank))  # a plain int, or the error that says why not
+    infos = {}
+    for axis, size, stride in zip(mesh.axes, mesh.sizes, mesh.strides):
+        place = device_rank // stride % size
+        start = device_rank - place * stride
+        infos[axis] = _info(size, place, _ListToBe(range(start, start + size * stride, stride)))
+    dp_size, dp_rank = infos["dp"].size, infos["dp"].rank
+    sharding_size, sharding_rank = infos["sharding"].size, infos["sharding"].rank
+    data_size = dp_size * sharding_size
+    return {
+        "mesh": mesh,
+        "world": _info(mesh.world_size, device_rank, Ranks(range(mesh.world_size))),
+        "dp_info": infos["dp"],
+        "pp_info": infos["pp"],
+        "sharding_info": infos["sharding"],
+        "mp_info": infos["mp"],
+        "sep_info": infos["sep"],
+        "data_info": _info(data_size, dp_rank * sharding_size + sharding_rank, DataRanks(mesh)),
+        "is_last": infos["pp"].rank == infos["pp"].size - 1,
+        "data_inner_times": mesh.world_size // data_size,
+    }
+
+
+def _info(size: int, rank: int, world: Sequence[int]) -> GroupInfo:
+    # Seven of these are made for every Topology; the named constructor costs three times as much.
+    return tuple.__new__(GroupInfo, (size, rank, world))
