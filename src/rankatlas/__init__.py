@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rankatlas.core.notation import parse_layout as parse_layout
     from rankatlas.core.notation import parse_mesh as parse_mesh
     from rankatlas.core.ranks import Ranks as Ranks
-    from rankatlas.topology import GroupInfo as GroupInfo
-    from rankatlas.topology import Topology as Topology
+    from rankatlas.topology.group_info import GroupInfo as GroupInfo
+    from rankatlas.topology.topology import Topology as Topology
 
 __version__ = "0.1.0"
 

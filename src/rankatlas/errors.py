@@ -154,6 +154,13 @@ class AtlasError(InputError):
     """Charts that do not belong together, or an axis address that names no chart."""
 
 
+class UnknownChartError(AtlasError, KeyError):
+    """No such chart.  `name` was asked for, `known` are the charts there are."""
+
+    name: object
+    known: tuple[str, ...]
+
+
 class SharedAxisError(AtlasError):
     """An axis declared shared whose groups differ between two charts.
 

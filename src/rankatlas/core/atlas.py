@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from keyword import iskeyword
 
+from rankatlas.core.compare import first_difference, shown
 from rankatlas.core.coordinate import Coordinate
 from rankatlas.core.group import Group, Groups
 from rankatlas.core.integers import as_int
 from rankatlas.core.mesh import Mesh
-from rankatlas.errors import AtlasError, RankError, SharedAxisError, unknown_axis
+from rankatlas.errors import AtlasError, RankError, SharedAxisError, UnknownChartError, unknown_axis
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class Atlas:
     >>> print(atlas)
     dense: pp=2 dp=4 tp=2; expert: pp=2 edp=2 ep=4; shared: pp
     """
+
+    __module__ = "rankatlas"  # the public home: pickles must not depend on where the file is
 
     __slots__ = ("_charts", "_shared")
 
@@ -94,7 +98,18 @@ class Atlas:
         try:
             return self._charts[chart]
         except (KeyError, TypeError):
-            raise AtlasError(f"no chart {chart!r}; the charts are {', '.join(self._charts)}") from None
+            raise UnknownChartError(
+                f"no chart {chart!r}; the charts are {', '.join(self._charts)}", name=chart, known=tuple(self._charts)
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._charts)
+
+    def __len__(self) -> int:
+        return len(self._charts)
+
+    def __contains__(self, chart: object) -> bool:
+        return chart in self._charts
 
     def coordinate(self, rank: int) -> dict[str, Coordinate]:
         """Chart → coordinate of `rank`; a chart that does not cover the rank is absent.  Cost: O(axes).
@@ -204,62 +219,33 @@ class Atlas:
         return "; ".join(parts)
 
     def __repr__(self) -> str:
-        charts = ", ".join(f"{name}={mesh!r}" for name, mesh in self._charts.items())
-        return f"Atlas({charts}, shared={self._shared!r})" if self._shared else f"Atlas({charts})"
+        shared = f", shared={self._shared!r}" if self._shared else ""
+        if any(map(iskeyword, self._charts)):
+            return f"Atlas.from_charts({self._charts!r}{shared})"
+        return f"Atlas({', '.join(f'{name}={mesh!r}' for name, mesh in self._charts.items())}{shared})"
 
     def __reduce__(self) -> tuple[object, ...]:
         return Atlas.from_charts, (self._charts, self._shared)
 
 
 def _prove_shared(axis: str, charts: dict[str, Mesh]) -> None:
-    """Raise SharedAxisError unless `axis` has the same groups in every chart that has it.
-
-    Row-major charts over the same ranks agree along one axis exactly when its size and stride agree (a size of 1
-    has no stride), so the proof costs O(charts); the groups are only looked at to show the first difference.
-    """
+    """Raise SharedAxisError unless `axis` has the same groups in every chart that has it.  Cost: O(charts)."""
     having = [name for name, mesh in charts.items() if axis in mesh.axes]
     if not having:
         known = dict.fromkeys(axis for mesh in charts.values() for axis in mesh.axes)
         raise unknown_axis(axis, tuple(known), what="atlas")
     first = charts[having[0]]
     for name in having[1:]:
-        other = charts[name]
-        if _footprint(first, axis) != _footprint(other, axis):
-            raise _difference(axis, having[0], first, name, other)
-
-
-def _footprint(mesh: Mesh, axis: str) -> tuple[int, int, int, int]:
-    size = mesh.size(axis)
-    return mesh.first_rank, mesh.world_size, size, mesh.stride(axis) if size > 1 else 0
-
-
-def _difference(axis: str, name: str, mesh: Mesh, other_name: str, other: Mesh) -> SharedAxisError:
-    mine, theirs = mesh.groups(axis), other.groups(axis)
-    index = _first_difference(mine, theirs)
-    first, second = (_listed(groups, index) for groups in (mine, theirs))
-    return SharedAxisError(
-        f"axis {axis!r} is declared shared, but its groups differ between {name} and {other_name}:"
-        f" group {index} is {_shown(first)} in {name} and {_shown(second)} in {other_name}",
-        axis=axis,
-        charts=(name, other_name),
-        index=index,
-        first=first,
-        second=second,
-    )
-
-
-def _first_difference(mine: Groups, theirs: Groups) -> int:
-    for index, (a, b) in enumerate(zip(mine.ranges(), theirs.ranges())):
-        if a != b:
-            return index
-    return min(len(mine), len(theirs))
-
-
-def _listed(groups: Groups, index: int) -> list[int] | None:
-    return list(groups[index].ranks[:64]) if index < len(groups) else None
-
-
-def _shown(ranks: list[int] | None) -> str:
-    if ranks is None:
-        return "absent"
-    return str(ranks) if len(ranks) <= 16 else f"[{', '.join(map(str, ranks[:16]))}, ...]"
+        difference = first_difference(first, charts[name], axis)
+        if difference is None:
+            continue
+        mine, theirs = having[0], name
+        raise SharedAxisError(
+            f"axis {axis!r} is declared shared, but its groups differ between {mine} and {theirs}: group"
+            f" {difference.group} is {shown(difference.first)} in {mine} and {shown(difference.second)} in {theirs}",
+            axis=axis,
+            charts=(mine, theirs),
+            index=difference.group,
+            first=difference.first,
+            second=difference.second,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 
 from rankatlas.core.integers import as_int
 from rankatlas.core.mesh import Mesh
@@ -14,11 +15,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 _SHOWN = 8  # ranks or groups a message lists
+_MOST_MISSING = 1000  # missing ranks that an error keeps
 
 
-def check_groups(
-    mesh: Mesh, axes: Iterable[str], claimed: Iterable[Iterable[int]], *, any_order: bool = False
-) -> None:
+def check_groups(mesh: Mesh, axes: Iterable[str], claimed: Iterable[Iterable[int]], *, any_order: bool = False) -> None:
     """Nothing, if `claimed` is exactly `mesh.groups(*axes)`: members, their order, and the groups' order.
 
     `claimed` is a list of rank lists (lists, tuples, ranges, arrays).  `any_order=True` accepts the right groups
@@ -41,11 +41,13 @@ def check_groups(
     _check_partition(mesh, table, what)
     expected = [list(group) for group in groups]
     if any_order:
-        place = {min(members): position for position, members in enumerate(expected)}
-        table.sort(key=lambda members: place.get(min(members, default=-1), -1))
+        # The expected groups follow the table, so that positions in errors are the table's own.
+        by_first = {members[0]: members for members in expected}
+        found = [by_first.pop(min(members, default=-1), None) for members in table]
+        expected = [members or by_first.popitem()[1] for members in found if members or by_first]
     if table == expected:
         return
-    if sorted(map(sorted, table)) != expected:
+    if sorted(map(sorted, table)) != sorted(expected):
         raise _wrong_members(table, expected, what)
     if [sorted(members) for members in table] != expected:
         raise _wrong_group_order(table, expected, what)
@@ -69,7 +71,8 @@ def _check_partition(mesh: Mesh, table: list[list[int]], what: str) -> None:
     times = Counter(rank for members in table for rank in members)
     world = range(mesh.first_rank, mesh.first_rank + mesh.world_size)
     out_of_range = sorted(rank for rank in times if rank not in world)
-    missing = [rank for rank in world if rank not in times]
+    absent = mesh.world_size - sum(rank in world for rank in times)
+    missing = list(islice((rank for rank in world if rank not in times), min(absent, _MOST_MISSING)))
     repeated = sorted(rank for rank, count in times.items() if count > 1)
     if not (out_of_range or missing or repeated):
         return
@@ -77,7 +80,7 @@ def _check_partition(mesh: Mesh, table: list[list[int]], what: str) -> None:
     if out_of_range:
         faults.append(f"{_listed(out_of_range)} out of range ({world[0]} to {world[-1]})")
     if missing:
-        faults.append(f"{_listed(missing)} missing")
+        faults.append(f"{_listed(missing, absent)} missing")
     if repeated:
         faults.append(f"{_listed(repeated)} in more than one place")
     raise GroupError(
@@ -86,9 +89,10 @@ def _check_partition(mesh: Mesh, table: list[list[int]], what: str) -> None:
     )
 
 
-def _listed(ranks: list[int]) -> str:
-    shown = ", ".join(map(str, ranks[:_SHOWN])) + (f" … ({len(ranks)} ranks)" if len(ranks) > _SHOWN else "")
-    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+def _listed(ranks: list[int], count: int | None = None) -> str:
+    count = count or len(ranks)
+    shown = ", ".join(map(str, ranks[:_SHOWN])) + (f", ... ({count} ranks)" if count > _SHOWN else "")
+    return f"rank {shown}" if count == 1 else f"ranks {shown}"
 
 
 def _members(ranks: list[int] | None) -> str:
@@ -120,9 +124,7 @@ def _wrong_group_order(table: list[list[int]], expected: list[list[int]], what: 
     )
 
 
-def _wrong_member_order(
-    mesh: Mesh, table: list[list[int]], expected: list[list[int]], what: str
-) -> MemberOrderError:
+def _wrong_member_order(mesh: Mesh, table: list[list[int]], expected: list[list[int]], what: str) -> MemberOrderError:
     wrong = [
         [group, place]
         for group, members in enumerate(table)

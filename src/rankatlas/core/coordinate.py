@@ -23,50 +23,53 @@ class Coordinate(Mapping[str, int]):
     (3, 1, {'pp': 1, 'tp': 3}, 'pp=1 tp=3')
     """
 
-    __slots__ = ("_axes", "_places")
+    __module__ = "rankatlas"  # the public home: pickles must not depend on where the file is
+
+    # Mangled, so that no axis name can be taken for one of them.
+    __slots__ = ("__axes", "__places")
 
     def __init__(self, /, **places: int) -> None:
-        self._axes = tuple(places)
-        self._places = tuple(places.values())
+        self.__axes = tuple(places)
+        self.__places = tuple(places.values())
 
     @classmethod
     def _of(cls, axes: tuple[str, ...], places: tuple[int, ...]) -> Coordinate:
         self = object.__new__(cls)
-        self._axes = axes
-        self._places = places
+        self.__axes = axes
+        self.__places = places
         return self
 
     def __getitem__(self, axis: str) -> int:
         try:
-            return self._places[self._axes.index(axis)]
+            return self.__places[self.__axes.index(axis)]
         except ValueError:
-            raise unknown_axis(axis, self._axes, what="this coordinate") from None
+            raise unknown_axis(axis, self.__axes, what="this coordinate") from None
 
     def __getattr__(self, name: str) -> int:
         try:
-            return self._places[self._axes.index(name)]
+            return self.__places[self.__axes.index(name)]
         except ValueError:
-            raise AttributeError(f"this coordinate has no axis {name!r}; it has {', '.join(self._axes)}") from None
+            raise AttributeError(f"this coordinate has no axis {name!r}; it has {', '.join(self.__axes)}") from None
 
     def __contains__(self, axis: object) -> bool:
-        return axis in self._axes
+        return axis in self.__axes
 
     def get(self, axis: str, default: Any = None) -> Any:
         """The place along `axis`, or `default` where there is no such axis.  Cost: O(axes)."""
-        return self[axis] if axis in self._axes else default
+        return self[axis] if axis in self.__axes else default
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._axes)
+        return iter(self.__axes)
 
     def __len__(self) -> int:
-        return len(self._axes)
+        return len(self.__axes)
 
     def __hash__(self) -> int:
         # Mapping equality ignores order, so the hash must as well.
-        return hash(frozenset(zip(self._axes, self._places)))
+        return hash(frozenset(zip(self.__axes, self.__places)))
 
     def __repr__(self) -> str:
-        if any(map(iskeyword, self._axes)):
+        if any(map(iskeyword, self.__axes)):
             return f"Coordinate(**{dict(self)!r})"
         return f"Coordinate({', '.join(f'{axis}={place}' for axis, place in self.items())})"
 
@@ -74,4 +77,4 @@ class Coordinate(Mapping[str, int]):
         return " ".join(f"{axis}={place}" for axis, place in self.items())
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Coordinate._of, (self._axes, self._places)
+        return Coordinate._of, (self.__axes, self.__places)

@@ -34,6 +34,8 @@ class Group:
     (3, 4, 1, [9, 11, 13, 15])
     """
 
+    __module__ = "rankatlas"  # the public home: pickles must not depend on where the file is
+
     __slots__ = ("_axes", "_group_rank", "_mesh", "_start")
 
     def __init__(self, mesh: Mesh, axes: tuple[str, ...], start: int, group_rank: int | None = None) -> None:
@@ -81,6 +83,9 @@ class Group:
     def __contains__(self, rank: object) -> bool:
         return rank in self.ranks
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
+        return self.ranks.__array__(dtype, copy)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Group):
             return NotImplemented
@@ -109,6 +114,8 @@ class Groups(Sequence[Group]):
     >>> len(groups), groups[3].ranks, [list(ranks) for ranks in groups.ranges()]
     (4, [3, 7], [[0, 4], [1, 5], [2, 6], [3, 7]])
     """
+
+    __module__ = "rankatlas"  # the public home: pickles must not depend on where the file is
 
     __slots__ = ("_axes", "_mesh")
 

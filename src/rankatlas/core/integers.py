@@ -17,12 +17,10 @@ def as_int(value: object, what: str) -> int:
     """
     if type(value) is int:
         return value
-    # numpy.bool_ offers __index__ in some releases, so the name is checked as well as the type.
-    if not isinstance(value, bool) and not type(value).__name__.startswith("bool"):
+    # Booleans of numpy and torch know __index__ too; their dtype tells.
+    if not isinstance(value, bool) and not str(getattr(value, "dtype", "")).endswith("bool"):
         try:
             return index(value)  # type: ignore[arg-type]
         except TypeError:
             pass
-    raise IntegerError(
-        f"{what} must be an integer, not {value!r} ({type(value).__name__})", what=what, value=value
-    )
+    raise IntegerError(f"{what} must be an integer, not {value!r} ({type(value).__name__})", what=what, value=value)

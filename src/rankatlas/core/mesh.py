@@ -5,28 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from keyword import iskeyword
 
+from rankatlas.core.axis_errors import MOST_RANKS, bad_axes, bad_extent, bad_name, not_adjacent, plain_name
 from rankatlas.core.coordinate import Coordinate
 from rankatlas.core.group import Group, Groups
 from rankatlas.core.integers import as_int
 from rankatlas.core.ranks import Ranks, progressions
-from rankatlas.core.sizes import checked_size, resolve
+from rankatlas.core.sizes import checked_open, checked_size, resolve
 from rankatlas.errors import (
-    AxisError,
     CoordinateError,
     CoordinateRangeError,
     DuplicateAxisError,
-    InputError,
     LayoutChangeError,
     RankError,
-    WorldSizeError,
     unknown_axis,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-_MOST_RANKS = 2**63 - 1  # len() and int64 tables end here
 
 
 class Mesh:
@@ -45,6 +41,8 @@ class Mesh:
     >>> mesh.coordinate(37).tp, mesh.rank(pp=2, dp=0, tp=5), mesh.group("dp", rank=37).ranks
     (5, 37, [37, 45])
     """
+
+    __module__ = "rankatlas"  # the public home: pickles must not depend on where the file is
 
     __slots__ = ("_axes", "_first_rank", "_sizes", "_strides", "_world_size")
 
@@ -70,19 +68,19 @@ class Mesh:
         stride = 1
         strides = []
         for axis, size in zip(reversed(axes), reversed(sizes)):
-            if type(axis) is not str or not (axis.isascii() and axis.isidentifier()) or axis == "first_rank":
-                raise _bad_name(axis)
-            if type(size) is not int or size < 1:
-                sizes = tuple(map(checked_size, axes, sizes))
-                return self._build(axes, sizes, first_rank)
+            if type(axis) is not str or type(size) is not int or size < 1:
+                # Not the canonical form: coerced here once, or refused.
+                return self._build(tuple(map(plain_name, axes)), tuple(map(checked_size, axes, sizes)), first_rank)
+            if not (axis.isascii() and axis.isidentifier()) or axis == "first_rank":
+                raise bad_name(axis)
             strides.append(stride)
             stride *= size
         if len(set(axes)) != len(axes) or not axes:
-            raise _bad_axes(axes)
+            raise bad_axes(axes)
         if type(first_rank) is not int:
             first_rank = as_int(first_rank, "first_rank")
-        if first_rank < 0 or first_rank + stride > _MOST_RANKS:
-            raise _bad_extent(axes, sizes, first_rank, stride)
+        if first_rank < 0 or first_rank + stride > MOST_RANKS:
+            raise bad_extent(axes, sizes, first_rank, stride)
         strides.reverse()
         self._axes = axes
         self._sizes = sizes
@@ -216,7 +214,7 @@ class Mesh:
             raise LayoutChangeError(f"flatten needs at least one axis of {self}")
         first = self._axes.index(names[0])
         if names != tuple(axes) or self._axes[first : first + len(names)] != names:
-            raise _not_adjacent(self, axes, names)
+            raise not_adjacent(self, axes, names)
         pairs = list(zip(self._axes, self._sizes))
         pairs[first : first + len(names)] = [(into, self._volume(names))]
         return Mesh.from_axes(pairs, self._first_rank)
@@ -232,7 +230,7 @@ class Mesh:
         position = self._position(axis)
         if not sizes:
             raise LayoutChangeError(f"unflatten of {axis!r} needs the new axes, such as {axis}_a=2, {axis}_b=-1")
-        wanted = {name: None if type(size) is int and size == -1 else size for name, size in sizes.items()}
+        wanted = {name: None if checked_open(name, size) else size for name, size in sizes.items()}
         parts = resolve(wanted, self._sizes[position], whole=f"axis {axis}")
         pairs = list(zip(self._axes, self._sizes))
         pairs[position : position + 1] = parts.items()
@@ -340,18 +338,17 @@ class Mesh:
         offset = 0
         for axis, place in coordinate.items():
             position = self._position(axis)
-            if type(place) is not int:
-                place = as_int(place, f"the place along {axis}")
+            number = as_int(place, f"the place along {axis}")
             size = self._sizes[position]
-            if not 0 <= place < size:
+            if not 0 <= number < size:
                 raise CoordinateRangeError(
-                    f"{axis}={place} is outside axis {axis!r} of {self}; its places are 0 to {size - 1}",
+                    f"{axis}={number} is outside axis {axis!r} of {self}; its places are 0 to {size - 1}",
                     axis=axis,
-                    place=place,
+                    place=number,
                     size=size,
                     missing=(),
                 )
-            offset += place * self._strides[position]
+            offset += number * self._strides[position]
         return offset
 
     def _volume(self, axes: tuple[str, ...]) -> int:
@@ -380,44 +377,3 @@ class Mesh:
             if axis not in axes:
                 index = index * size + offset // stride % size
         return index
-
-
-def _bad_name(name: object) -> AxisError:
-    if name == "first_rank":
-        return AxisError("'first_rank' is reserved: it shifts the mesh and cannot name an axis", name=name)
-    return AxisError(f"{name!r} cannot name an axis; names are letters, digits and _, no digit first", name=name)
-
-
-def _bad_axes(axes: tuple[str, ...]) -> AxisError:
-    for position, axis in enumerate(axes):
-        if axis in axes[:position]:
-            return DuplicateAxisError(f"axis {axis!r} is named twice in {', '.join(axes)}", name=axis)
-    return AxisError("a mesh needs at least one axis, such as Mesh(dp=8)", name="")
-
-
-def _bad_extent(axes: tuple[str, ...], sizes: tuple[int, ...], first_rank: int, world_size: int) -> InputError:
-    if first_rank < 0:
-        return InputError(f"first_rank must be 0 or more, not {first_rank}", first_rank=first_rank)
-    return WorldSizeError(
-        f"these sizes make {world_size} ranks, more than 64 bits can number",
-        factors=tuple(zip(axes, sizes)),
-        product=world_size,
-        world_size=None,
-        remainder=0,
-        nearest_worlds=[],
-        fixes=[],
-    )
-
-
-def _not_adjacent(mesh: Mesh, axes: tuple[str, ...], names: tuple[str, ...]) -> LayoutChangeError:
-    asked, ordered = ", ".join(axes), ", ".join(map(repr, names))
-    first = mesh.axes.index(names[0])
-    if mesh.axes[first : first + len(names)] == names:
-        return LayoutChangeError(
-            f"flatten takes axes in mesh order: ask for {ordered} instead of {asked}."
-            f" For their groups in any order use group({ordered})"
-        )
-    return LayoutChangeError(
-        f"axes {asked} are not adjacent in {mesh}, so no single axis can stand for them."
-        f" For their groups use group({ordered}); to bring them together use reorder(…), which moves ranks"
-    )

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from typing import Any, overload
 
     import numpy
-    from typing_extensions import Self
 
 _SHOWN = 1000  # a longer sequence prints its ends only: a repr must not fill the memory
 
@@ -51,6 +50,8 @@ class Ranks(IntSequence):
     ([4, 5, 12, 13], 12, True, [5, 12])
     """
 
+    __module__ = "rankatlas"  # the public home: pickles must not depend on where the file is
+
     __slots__ = ("_parts", "_positions", "_start")
 
     def __init__(self, positions: range, parts: tuple[tuple[int, int], ...] = (), start: int = 0) -> None:
@@ -66,11 +67,11 @@ class Ranks(IntSequence):
         @overload
         def __getitem__(self, item: int) -> int: ...
         @overload
-        def __getitem__(self, item: slice) -> Self: ...
+        def __getitem__(self, item: slice) -> Ranks: ...
 
     def __getitem__(self, item: Any) -> Any:
         if isinstance(item, slice):
-            return type(self)(self._positions[item], self._parts, self._start)
+            return _taken(self._positions[item], self._parts, self._start)
         try:
             position = self._positions[to_index(item)]
         except IndexError:
@@ -99,6 +100,8 @@ class Ranks(IntSequence):
 
     def _position(self, rank: object) -> int | None:
         """The place of `rank` in the whole sum, or None.  Strides of minor parts never reach a major stride."""
+        if isinstance(rank, float) and rank.is_integer():
+            rank = int(rank)  # a list finds 1.0 too
         try:
             rest = to_index(rank)  # type: ignore[arg-type]
         except TypeError:
@@ -139,6 +142,8 @@ class Ranks(IntSequence):
         """
         return None if self._parts else self._positions
 
+    __hash__ = None
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Ranks) and self._parts == other._parts and self._start == other._start:
             return self._positions == other._positions
@@ -151,9 +156,7 @@ class Ranks(IntSequence):
 
         if copy is False:
             raise ValueError("ranks are computed, not stored: an array of them is always a copy")
-        positions = numpy.arange(
-            self._positions.start, self._positions.stop, self._positions.step, dtype=numpy.int64
-        )
+        positions = numpy.arange(self._positions.start, self._positions.stop, self._positions.step, dtype=numpy.int64)
         if not self._parts:
             return positions if dtype is None else positions.astype(dtype)
         ranks = numpy.full(len(positions), self._start, dtype=numpy.int64)
@@ -175,6 +178,27 @@ def progressions(parts: Sequence[tuple[int, int]], start: int) -> Ranks:
     for size, _ in parts:
         total *= size
     return Ranks(range(total), tuple(parts), start) if parts else Ranks(range(start, start + 1))
+
+
+def _taken(positions: range, parts: tuple[tuple[int, int], ...], start: int) -> Ranks:
+    """The ranks at some of the places, with every part dropped that these places do not move along."""
+    while parts and positions:
+        size, stride = parts[-1]
+        first, last, step = positions[0], positions[-1], positions.step
+        place = first % size
+        if len(positions) == 1 or first // size == last // size:
+            # Within one run of the minor part.
+            begin = Ranks(range(0), parts, start)._at(first)
+            span = stride * (step if len(positions) > 1 else 1)
+            return Ranks(range(begin, begin + span * len(positions), span))
+        if step % size:
+            return Ranks(positions, parts, start)
+        start += place * stride
+        parts = parts[:-1]
+        positions = range(first // size, first // size + step // size * len(positions), step // size)
+    if not positions:
+        return Ranks(range(0))
+    return Ranks(range(start + positions.start, start + positions.stop, positions.step))
 
 
 def _walk(start: int, parts: tuple[tuple[int, int], ...]) -> Iterator[int]:

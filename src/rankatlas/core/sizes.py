@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import isqrt, prod
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from math import isqrt, log, prod
 
 from rankatlas.core.integers import as_int
 from rankatlas.errors import IntegerError, SizeError, SizeTypeError, WorldSizeError
@@ -12,15 +13,34 @@ _MOST_FIXES = 8
 _MOST_TRIALS = 1 << 20  # beyond this factor only small divisors are offered as fixes
 
 
-def checked_size(axis: str, size: object) -> int:
-    """`size` as a plain int of at least 1.  Raises SizeError (below 1) or SizeTypeError (no integer)."""
+def checked_size(axis: str, size: object, label: str = "") -> int:
+    """`size` as a plain int of at least 1; `label` names it in messages instead of "the size of axis".
+
+    Cost: O(1).  Raises SizeError (below 1) or SizeTypeError (no integer).
+
+    >>> checked_size("dp", 8)
+    8
+    """
+    label = label or f"the size of {axis}"
     try:
-        number = as_int(size, f"the size of {axis}")
+        number = as_int(size, label)
     except IntegerError as error:
         raise SizeTypeError(str(error), axis=axis, size=size) from None
     if number < 1:
-        raise SizeError(f"{axis}={number}: the size of an axis must be 1 or more", axis=axis, size=number)
+        raise SizeError(f"{label} must be 1 or more, not {number}", axis=axis, size=number)
     return number
+
+
+def checked_open(axis: str, size: object) -> bool:
+    """Whether `size` is -1, the size to be inferred.  Raises SizeTypeError when it is no integer at all.
+
+    >>> checked_open("dp", -1), checked_open("dp", 2)
+    (True, False)
+    """
+    try:
+        return as_int(size, f"the size of {axis}") == -1
+    except IntegerError as error:
+        raise SizeTypeError(str(error), axis=axis, size=size) from None
 
 
 def resolve(
@@ -38,7 +58,7 @@ def resolve(
     >>> resolve({"pp": 4, "dp": None, "tp": 8}, 64)
     {'pp': 4, 'dp': 2, 'tp': 8}
     """
-    world_size = checked_size(whole, world_size)
+    world_size = checked_size(whole, world_size, label=whole)
     fixed = {axis: checked_size(axis, size) for axis, size in sizes.items() if size is not None}
     product = prod(fixed.values())
     unset = [axis for axis, size in sizes.items() if size is None]
@@ -122,22 +142,35 @@ def _fixes(sizes: Mapping[str, int | None], fixed: Mapping[str, int], world_size
             near = _nearest(room, size)
             found += [{axis: other, unset: room // other} for other in near if other != size]
         return found[:_MOST_FIXES]
+    ways = {tuple(fix.values()): fix for fix in _changed(fixed, world_size)}
+    return list(ways.values())[:_MOST_FIXES]
+
+
+def _changed(fixed: Mapping[str, int], world_size: int) -> Iterator[dict[str, int]]:
+    """All sizes with one axis changed, then with two, the nearest of those first."""
+    product = prod(fixed.values())
     for axis, size in fixed.items():
-        others = prod(fixed.values()) // size
-        if world_size % others == 0:
-            found.append({**fixed, axis: world_size // others})
-    names = list(fixed)
-    for place, axis in enumerate(names):
-        for other in names[place + 1 :]:
-            rest = prod(fixed.values()) // (fixed[axis] * fixed[other])
-            if world_size % rest or len(found) >= _MOST_FIXES:
-                continue
+        if world_size % (product // size) == 0:
+            yield {**fixed, axis: world_size // (product // size)}
+    pairs = []
+    divisors = _divisors(world_size)
+    for axis, other in combinations(fixed, 2):
+        rest = product // (fixed[axis] * fixed[other])
+        if world_size % rest == 0:
             room = world_size // rest
-            for size in _divisors(room):
-                fix = {**fixed, axis: size, other: room // size}
-                if fix not in found:
-                    found.append(fix)
-    return found[:_MOST_FIXES]
+            sizes = sorted(
+                (_distance(size, fixed[axis]) + _distance(room // size, fixed[other]), size)
+                for size in divisors
+                if room % size == 0
+            )
+            pairs += [(distance, axis, other, size, room // size) for distance, size in sizes[:_MOST_FIXES]]
+    pairs.sort(key=lambda pair: pair[0])
+    for _, axis, other, size, other_size in pairs:
+        yield {**fixed, axis: size, other: other_size}
+
+
+def _distance(size: int, wanted: int) -> float:
+    return round(abs(log(size / wanted)), 9)
 
 
 def _nearest(number: int, size: int) -> list[int]:

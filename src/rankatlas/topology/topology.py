@@ -2,123 +2,18 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-from collections.abc import Iterable, Iterator
-from operator import index as to_index
+from collections.abc import Iterable
 
-from rankatlas.core.mesh import Mesh
-from rankatlas.core.ranks import IntSequence, Ranks
-from rankatlas.core.sizes import resolve
-from rankatlas.errors import ArgumentsError
-from rankatlas.training_args import AXES, ORDERS, read_arguments
+from rankatlas.core import Mesh, Ranks
+from rankatlas.core.sizes import checked_size, resolve
+from rankatlas.errors import ArgumentsError, SizeError
+from rankatlas.topology.group_info import DataRanks, GroupInfo, ListToBe
+from rankatlas.topology.training_args import AXES, ORDERS, read_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, NamedTuple, SupportsIndex, overload
-
-    import numpy
-
-    class _Fields(NamedTuple):
-        size: int
-        rank: int
-        world: Sequence[int]
-
-else:
-    _Fields = namedtuple("GroupInfo", ["size", "rank", "world"])
-
-
-class _ListToBe(Ranks):
-    """Ranks that turn into a plain list when a `GroupInfo` that holds them is read."""
-
-    __slots__ = ()
-
-
-class GroupInfo(_Fields):
-    """`(size, rank, world)` of one group: how many members, this rank's place among them, and who they are.
-
-    The infos of a `Topology` make the list in `world` when it is first read, by whatever way.
-
-    >>> info = GroupInfo(size=2, rank=1, world=[1, 5])
-    >>> info.world, info[2], info
-    ([1, 5], [1, 5], GroupInfo(size=2, rank=1, world=[1, 5]))
-    """
-
-    if not TYPE_CHECKING:
-
-        @property
-        def world(self):
-            try:
-                return self.__dict__["world"]
-            except KeyError:
-                pass
-            world = tuple.__getitem__(self, 2)
-            if type(world) is _ListToBe:
-                world = self.__dict__["world"] = list(world)
-            return world
-
-        # Everything that looks into the tuple must find the list, so none of tuple's own ways stay.
-        def __iter__(self):
-            return iter((self.size, self.rank, self.world))
-
-        def __getitem__(self, item):
-            return (self.size, self.rank, self.world)[item]
-
-    def __repr__(self) -> str:
-        # The original prints whole lists, and programs compare that text.
-        return f"GroupInfo(size={self.size}, rank={self.rank}, world={list(self.world)})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return GroupInfo, tuple(self)
-
-
-class DataRanks(IntSequence):
-    """Global rank → data rank, a lazy sequence equal to the list of all of them.
-
-    It is no group: its values are data ranks, each standing as often as ranks share it.  Never give it to
-    `new_group`.  Cost: O(1) per element.
-    """
-
-    __slots__ = ("_mesh", "_ranks")
-
-    def __init__(self, mesh: Mesh, ranks: range | None = None) -> None:
-        self._mesh = mesh
-        self._ranks = range(mesh.world_size) if ranks is None else ranks
-
-    def __len__(self) -> int:
-        return len(self._ranks)
-
-    if TYPE_CHECKING:
-
-        @overload
-        def __getitem__(self, item: int) -> int: ...
-        @overload
-        def __getitem__(self, item: slice) -> DataRanks: ...
-
-    def __getitem__(self, item: Any) -> Any:
-        if isinstance(item, slice):
-            return DataRanks(self._mesh, self._ranks[item])
-        return self._data_rank(self._ranks[to_index(item)])
-
-    def __iter__(self) -> Iterator[int]:
-        return map(self._data_rank, self._ranks)
-
-    def _data_rank(self, rank: int) -> int:
-        places = self._mesh.coordinate(rank)
-        return places["dp"] * self._mesh.size("sharding") + places["sharding"]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
-        import numpy
-
-        if copy is False:
-            raise ValueError("data ranks are computed, not stored: an array of them is always a copy")
-        ranks = numpy.arange(self._ranks.start, self._ranks.stop, self._ranks.step, dtype=numpy.int64)
-        dp, sharding = (ranks // self._mesh.stride(axis) % self._mesh.size(axis) for axis in ("dp", "sharding"))
-        data = dp * self._mesh.size("sharding") + sharding
-        return data if dtype is None else data.astype(dtype)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return DataRanks, (self._mesh, self._ranks)
+    from typing import Any
 
 
 class Topology:
@@ -140,6 +35,8 @@ class Topology:
     >>> topology.mp_info, topology.pp_info.world, topology.data_info.rank, topology.is_last
     (GroupInfo(size=2, rank=1, world=[4, 5]), [5, 7], 1, False)
     """
+
+    __module__ = "rankatlas"  # the public home: pickles must not depend on where the file is
 
     world: GroupInfo
     dp_info: GroupInfo
@@ -199,8 +96,9 @@ class Topology:
         >>> print(Topology.from_args(args, rank=5, world_size=16).mesh)
         dp=1 pp=2 sharding=4 sep=1 mp=2
         """
-        degrees, order = read_arguments(args, world_size, release=release, auto_parallel=auto_parallel, gpt3=gpt3)
-        return cls(rank, world_size, **{f"{axis}_degree": degrees[axis] for axis in AXES}, order=order)
+        settled = read_arguments(args, world_size, release=release, auto_parallel=auto_parallel, gpt3=gpt3)
+        degrees = {f"{axis}_degree": degree for axis, degree in settled.degrees.items()}
+        return cls(rank, world_size, **degrees, order=settled.order)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Topology is a value: {name} cannot be set; make another Topology instead")
@@ -229,7 +127,7 @@ def _order(order: str | Iterable[str]) -> tuple[str, ...]:
     try:
         names = ORDERS.get(order, ()) if isinstance(order, str) else tuple(order)
         if len(names) == len(AXES) and set(names) == set(AXES):
-            return names
+            return tuple(str.__str__(axis) for axis in names) if type(order) is not tuple else names
     except TypeError:  # not iterable, or of things no axis is
         pass
     raise ArgumentsError(
@@ -241,7 +139,11 @@ def _order(order: str | Iterable[str]) -> tuple[str, ...]:
 def _mesh(names: tuple[str, ...], degrees: dict[str, int | None], world_size: int) -> Mesh:
     """The mesh of degrees that fit the world; when they do not, `resolve` infers dp or explains."""
     if None not in degrees.values():
-        mesh = Mesh(**{axis: degrees[axis] for axis in names})  # type: ignore[arg-type]
+        try:
+            mesh = Mesh(**{axis: degrees[axis] for axis in names})  # type: ignore[arg-type]
+        except SizeError as error:
+            checked_size(error.axis, error.size, label=f"{error.axis}_degree")  # the same error by the caller's name
+            raise
         if type(world_size) is int and mesh.world_size == world_size:
             return mesh
     unset = [f"{axis}_degree" for axis in AXES[1:] if degrees[axis] is None]
@@ -259,7 +161,7 @@ def _answers(mesh: Mesh, device_rank: int) -> dict[str, Any]:
     for axis, size, stride in zip(mesh.axes, mesh.sizes, mesh.strides):
         place = device_rank // stride % size
         start = device_rank - place * stride
-        infos[axis] = _info(size, place, _ListToBe(range(start, start + size * stride, stride)))
+        infos[axis] = _info(size, place, ListToBe(range(start, start + size * stride, stride)))
     dp_size, dp_rank = infos["dp"].size, infos["dp"].rank
     sharding_size, sharding_rank = infos["sharding"].size, infos["sharding"].rank
     data_size = dp_size * sharding_size

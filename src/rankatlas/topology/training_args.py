@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -11,7 +12,17 @@ from rankatlas.errors import ArgumentsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NamedTuple
+
+    class Settled(NamedTuple):
+        """What a trainer settles: axis → degree, the axes outer → inner, and axis → where its degree came from."""
+
+        degrees: dict[str, int]
+        order: tuple[str, ...]
+        origins: dict[str, str]
+
+else:
+    Settled = namedtuple("Settled", ["degrees", "order", "origins"])
 
 AXES = ("dp", "pp", "sharding", "mp", "sep")
 
@@ -32,6 +43,9 @@ TRAINER_ORDERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 DEFAULT_ORDER: Mapping[str, str] = MappingProxyType(
     {"paddlenlp-2.8": "pp_first", "paddleformers-1.2": "sharding_first"}
 )
+
+# What `sharding` is where the arguments do not say.
+DEFAULT_SHARDING: Mapping[str, str] = MappingProxyType({"paddlenlp-2.8": "", "paddleformers-1.2": "stage1"})
 
 # Axis → the keys that may set it, the release's own name first; "cp" is the context degree, no axis of its own.
 _SHORT: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -74,14 +88,15 @@ _EXPERT_KEYS = (
 
 def read_arguments(
     args: object, world_size: int, *, release: str = "paddlenlp-2.8", auto_parallel: bool = False, gpt3: bool = False
-) -> tuple[dict[str, int], tuple[str, ...]]:
-    """The degree of every axis and their order, outer → inner, as the trainer of `release` settles them.
+) -> Settled:
+    """The degree of every axis, their order outer → inner, and each one's origin, as the trainer settles them.
 
     `args` is a mapping or an object with the training arguments.  Cost: O(1).
     Raises ArgumentsError, WorldSizeError, SizeError, IntegerError.
 
-    >>> read_arguments({"mp_degree": 2, "pp_degree": 2}, 8)
-    ({'dp': 2, 'pp': 2, 'sharding': 1, 'sep': 1, 'mp': 2}, ('dp', 'pp', 'sharding', 'sep', 'mp'))
+    >>> settled = read_arguments({"mp_degree": 2, "pp_degree": 2}, 8)
+    >>> settled.degrees, settled.order, settled.origins["dp"]
+    ({'dp': 2, 'pp': 2, 'sharding': 1, 'mp': 2, 'sep': 1}, ('dp', 'pp', 'sharding', 'sep', 'mp'), 'inferred')
     """
     if release not in _LONG:
         raise ArgumentsError(f"release must be one of {', '.join(_LONG)}; got {release!r}", names=("release",))
@@ -100,12 +115,22 @@ def read_arguments(
         order = TRAINER_ORDERS[choice]
         if _get(args, "use_expert_parallel") is True:
             order = _expert_order(args, release, order)
-    settled = _settle(degrees, origins, world_size, sharding=_sharding_on(args))
+    unset = _open_axis(args, release, degrees)
+    if unset == "sharding" and degrees.get("dp", 1) > 1:
+        raise ArgumentsError(
+            f"with sharding on and its degree not set, sharding takes every rank the model axes leave, so"
+            f" {origins['dp']}={degrees['dp']} cannot hold; set the sharding degree as well",
+            names=(origins["dp"], "sharding"),
+        )
+    sizes = {axis: None if axis == unset else degrees.get(axis, 1) for axis in AXES}
+    settled = resolve(sizes, world_size, origins=origins)
+    for axis in AXES:
+        origins.setdefault(axis, "inferred" if axis == unset else "not set")
     if auto_parallel:
         # The scripts give Topology no sharding axis: it lies inside dp there.
         data = max(settled["dp"], settled["sharding"]) if gpt3 else settled["dp"] * settled["sharding"]
         settled.update(dp=data, sharding=1)
-    return settled, order
+    return Settled(settled, order, {axis: origins[axis] for axis in AXES})
 
 
 def _get(args: object, name: str) -> Any:
@@ -134,19 +159,18 @@ def _given(args: object, release: str) -> tuple[dict[str, int], dict[str, str]]:
     return degrees, origins
 
 
-def _settle(degrees: dict[str, int], origins: dict[str, str], world_size: int, *, sharding: bool) -> dict[str, int]:
-    """All five degrees: sharding takes the rest of the world where it is on and not set, else dp does."""
-    sizes: dict[str, int | None] = {axis: degrees.get(axis, 1) for axis in AXES}
-    if sharding and "sharding" not in degrees:
-        sizes["sharding"] = None
-    elif "dp" not in degrees:
-        sizes["dp"] = None
-    return resolve(sizes, world_size, origins=origins)
+def _open_axis(args: object, release: str, degrees: Mapping[str, int]) -> str | None:
+    """The axis that takes what the others leave: sharding where it is on and not set, else dp unless set."""
+    if _sharding_on(args, release) and "sharding" not in degrees:
+        return "sharding"
+    return None if "dp" in degrees else "dp"
 
 
-def _sharding_on(args: object) -> bool:
+def _sharding_on(args: object, release: str) -> bool:
     """`sharding` is text ("", "stage1 offload"), a list of options, or in PaddleFormers a bool."""
     option = _get(args, "sharding")
+    if option is None:
+        option = DEFAULT_SHARDING[release]
     return bool(option.split()) if isinstance(option, str) else bool(option)
 
 
@@ -199,3 +223,13 @@ def _refuse_context_and_experts(args: object, context: int, origins: Mapping[str
                 " describe the job as an Atlas of a dense and an expert mesh instead",
                 names=(key,),
             )
+
+
+def known_keys(release: str) -> tuple[str, ...]:
+    """Every key of `release`, long and short, that says something about the layout.
+
+    >>> "mp_degree" in known_keys("paddlenlp-2.8"), "mp_size" in known_keys("paddlenlp-2.8")
+    (True, False)
+    """
+    short = [key for keys in _SHORT.values() for key in keys]
+    return (*_LONG[release].values(), *short, *_EXPERT_KEYS)

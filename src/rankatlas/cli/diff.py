@@ -1,0 +1,53 @@
+"""`rankatlas diff`: what changes between two layouts."""
+
+from __future__ import annotations
+
+import click
+
+from rankatlas.cli.common import print_json, read, source_options
+from rankatlas.core import Mesh
+from rankatlas.differences import Changes, compare
+from rankatlas.job import Job
+
+
+@click.command(
+    name="diff",
+    epilog="Example: rankatlas diff 'pp=2 dp=2 tp=2' 'dp=2 pp=2 tp=2'",
+)
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@source_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(
+    ctx: click.Context, first: str, second: str, world_size: int | None, format: str | None, as_json: bool
+) -> None:
+    """Which axes have the same groups in the layouts A and B, which differ, and from which group on.
+
+    Exit code 0 when every group is the same (axes of size 1 do not count), 1 when something differs.
+    """
+    jobs = read([first], format, world_size), read([second], format, world_size)
+    changes = compare(jobs[0].layout, jobs[1].layout)
+    equal = all(change is not None and change.equal for change in changes.values())
+    equal = equal and isinstance(jobs[0].layout, Mesh) == isinstance(jobs[1].layout, Mesh)
+    if as_json:
+        charts = {name: change.to_dict() if change else None for name, change in changes.items()}
+        facts = {"equal": equal, "first": str(jobs[0].layout), "second": str(jobs[1].layout)}
+        print_json({**facts, **(charts.get("") or {"charts": charts})})
+    else:
+        click.echo("\n".join(_lines(jobs, changes, equal)))
+    ctx.exit(0 if equal else 1)
+
+
+def _lines(jobs: tuple[Job, Job], changes: dict[str, Changes | None], equal: bool) -> list[str]:
+    lines = [f"{name}: {job.layout}" for name, job in zip("AB", jobs)]
+    if isinstance(jobs[0].layout, Mesh) != isinstance(jobs[1].layout, Mesh):
+        lines.append("one is a mesh, the other an atlas; the mesh is compared with every chart")
+    for name, change in changes.items():
+        if name:
+            lines.append(f"chart {name}:" + ("" if change else " only in one of them"))
+        if change:
+            lines += [("  " if name else "") + line for line in change.lines()]
+    for name, job in zip("AB", jobs):
+        lines += [f"note on {name}: {note}" for note in job.notes]
+    return [*lines, "every group is the same" if equal else "the layouts differ"]

@@ -1,0 +1,133 @@
+"""The `rankatlas` command: its verbs, its exit codes, and how errors are told.
+
+Exit codes: 0 fine (a closed pipe too), 1 findings or differences, 2 unusable input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import MappingProxyType
+from typing import Any
+
+import click
+
+from rankatlas import __version__
+from rankatlas.errors import NotationError, RankatlasError
+
+_MOST_ERROR_LINES = 5
+
+# Verb → the module that holds it and the line `--help` shows: nothing is imported before it is asked for.
+VERBS = MappingProxyType(
+    {
+        "show": "A layout: its axes, the groups people ask for, and a page of its rank table.",
+        "where": "One rank: its coordinate, every group it is in, its neighbours and data rank.",
+        "diff": "Two layouts: which groups stay the same and which differ.",
+        "completion": "The script that completes commands in bash, zsh or fish.",
+    }
+)
+
+
+class Verbs(click.Group):
+    """The group of verbs; each is the `command` of the module `rankatlas.cli.<verb>`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All verbs, in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The verb, its module loaded now; None when there is no such verb."""
+        if name not in VERBS:
+            return None
+        from importlib import import_module
+
+        found: click.Command = import_module(f"rankatlas.cli.{name}").command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs with their lines from the table, without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """The verb that `args` begin with; an unknown one is told with near names."""
+        from difflib import get_close_matches
+
+        name = args[0]
+        if name not in VERBS and not name.startswith("-"):
+            near = get_close_matches(name, VERBS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"no command {name!r}; the commands are {', '.join(VERBS)}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb.  click would turn a closed pipe into exit code 1; here it ends quietly with 0."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _leave_pipe()
+            ctx.exit(0)
+        return result
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: rankatlas where 37 'pp=4 dp=2 tp=8'",
+)
+@click.version_option(__version__, prog_name="rankatlas", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Where every rank of a hybrid-parallel training job stands.
+
+    A LAYOUT is notation such as 'pp=4 dp=2 tp=8' (outer to inner: neighbouring ranks differ along the last axis),
+    or a file: a stored layout, or training arguments of PaddleNLP or PaddleFormers.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave the process with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal without arrows still gets an answer
+            stream.reconfigure(errors="replace")
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
+    try:
+        code = cli.main(args=arguments, prog_name="rankatlas", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except NotationError as error:
+        return _complain(f"this notation cannot be read\n{error}")  # on lines of its own, for the caret's sake
+    except RankatlasError as error:
+        return _complain(str(error))
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f"\nTry '{context.command_path} --help'" if context else ""
+        return _complain(error.format_message() + hint)
+    except (click.Abort, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        _leave_pipe()
+        return 0
+    except MemoryError:
+        return _complain("this needs more memory than there is; ask for fewer ranks (--ranks 0-15)")
+    except OSError as error:
+        return _complain(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+
+
+def _complain(message: str) -> int:
+    lines = message.splitlines()[:_MOST_ERROR_LINES]
+    print(f"rankatlas: {lines[0]}", *lines[1:], sep="\n", file=sys.stderr)
+    return 2
+
+
+def _leave_pipe() -> None:
+    """Point standard output at nothing, so that the interpreter's last flush does not complain."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)

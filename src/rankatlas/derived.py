@@ -1,0 +1,156 @@
+"""The groups people ask for by purpose rather than by axis: who shares data, who holds one copy of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankatlas.core import Group, Mesh, Ranks
+from rankatlas.errors import CoordinateError
+
+# Which axes split the data, the sequence, the layers: the field's names for them, in the order a data rank is composed.
+DATA_AXES = ("dp", "dp_replicate", "dp_shard", "fsdp", "sharding")
+SEQUENCE_AXES = ("cp", "sep", "sp")
+PIPELINE_AXIS = "pp"
+_MODEL_AXES = (PIPELINE_AXIS, "tp", "mp", *SEQUENCE_AXES)
+
+
+def data_axes(mesh: Mesh) -> tuple[str, ...]:
+    """The axes of `mesh` along which ranks read different data, in composing order (first is major).
+
+    >>> data_axes(Mesh(sharding=2, pp=2, dp=2))
+    ('dp', 'sharding')
+    """
+    return tuple(axis for axis in DATA_AXES if axis in mesh.axes)
+
+
+def model_axes(mesh: Mesh) -> tuple[str, ...]:
+    """The other axes: the ranks that differ only there share one data rank and, together, hold one model.
+
+    Empty where that cannot be said: without a data axis, or with an axis whose role is not known from its name (the
+    ranks of an expert axis may or may not read the same data).
+
+    >>> model_axes(Mesh(pp=2, dp=2, cp=2, tp=2)), model_axes(Mesh(dp=2, ep=4))
+    (('pp', 'cp', 'tp'), ())
+    """
+    data = data_axes(mesh)
+    rest = tuple(axis for axis in mesh.axes if axis not in data)
+    known = all(axis in _MODEL_AXES or mesh.size(axis) == 1 for axis in rest)
+    return rest if data and known else ()
+
+
+def data_rank(mesh: Mesh, rank: int) -> tuple[int, int]:
+    """(data rank, number of data ranks) of `rank`: its places along `data_axes`, first is major.  Cost: O(axes).
+
+    Where dp stands before sharding this is the place in the group over both; otherwise the two differ.
+
+    >>> data_rank(Mesh(sharding=2, dp=3), 1)
+    (2, 6)
+    """
+    places = mesh.coordinate(rank)
+    index, size = 0, 1
+    for axis in data_axes(mesh):
+        index = index * mesh.size(axis) + places[axis]
+        size *= mesh.size(axis)
+    return index, size
+
+
+def stage_neighbours(mesh: Mesh, rank: int) -> tuple[int | None, int | None]:
+    """The ranks before and after `rank` in its pipeline, None at the ends.  Cost: O(axes).
+
+    Raises CoordinateError when the mesh has no pp axis.
+
+    >>> stage_neighbours(Mesh(pp=3, tp=2), 3)
+    (1, 5)
+    """
+    if PIPELINE_AXIS not in mesh.axes:
+        raise CoordinateError(f"{mesh} has no pipeline axis {PIPELINE_AXIS!r}", missing=(PIPELINE_AXIS,))
+    place, stride = mesh.coordinate(rank)[PIPELINE_AXIS], mesh.stride(PIPELINE_AXIS)
+    last = mesh.size(PIPELINE_AXIS) - 1
+    return (rank - stride if place else None), (rank + stride if place < last else None)
+
+
+def end_pairs(mesh: Mesh) -> Iterator[tuple[int, int]]:
+    """First- and last-stage rank of every pipeline, for tied embeddings.  Cost: O(1) each.
+
+    >>> list(end_pairs(Mesh(pp=4, tp=2)))
+    [(0, 6), (1, 7)]
+    """
+    return ((ranks[0], ranks[-1]) for ranks in mesh.groups(PIPELINE_AXIS).ranges())
+
+
+class Purpose:
+    """A family of groups with a purpose: `name`, what it is for, over which axes, how many of which size.
+
+    `first` are the ranks of the first few.
+    """
+
+    __slots__ = ("axes", "count", "first", "meaning", "name", "size")
+
+    def __init__(
+        self,
+        name: str,
+        meaning: str,
+        axes: tuple[str, ...],
+        count: int,
+        size: int,
+        first: list[Ranks | tuple[int, ...]],
+    ) -> None:
+        self.name = name
+        self.meaning = meaning
+        self.axes = axes
+        self.count = count
+        self.size = size
+        self.first = first
+
+
+def purposes(mesh: Mesh, shown: int = 3) -> list[Purpose]:
+    """The families of groups that this mesh has, with the first `shown` of each.  Cost: O(axes × shown).
+
+    >>> [(p.name, p.count, p.size) for p in purposes(Mesh(pp=2, dp=2, tp=2))]
+    [('data', 4, 2), ('model replica', 2, 4), ('first and last stage', 4, 2), ('stage', 2, 4)]
+    """
+    found = []
+    data, model = data_axes(mesh), model_axes(mesh)
+    sequence = tuple(axis for axis in SEQUENCE_AXES if axis in mesh.axes)
+    if data:
+        found.append(_over(mesh, "data", "read different data", data, shown))
+        if sequence:
+            found.append(_over(mesh, "data and sequence", "sum loss and gradients", data + sequence, shown))
+    if model:
+        found.append(_over(mesh, "model replica", "share one data rank, hold one model", model, shown))
+    if PIPELINE_AXIS in mesh.axes and mesh.size(PIPELINE_AXIS) > 1:
+        stages = mesh.size(PIPELINE_AXIS)
+        pairs = [pair for pair, _ in zip(end_pairs(mesh), range(shown))]
+        count = mesh.world_size // stages
+        found.append(Purpose("first and last stage", "tie embeddings", (PIPELINE_AXIS,), count, 2, [*pairs]))
+        ranks = [mesh.select(**{PIPELINE_AXIS: stage}) for stage in range(min(stages, shown))]
+        rest = tuple(axis for axis in mesh.axes if axis != PIPELINE_AXIS)
+        found.append(Purpose("stage", "hold the same layers", rest, stages, mesh.world_size // stages, [*ranks]))
+    return found
+
+
+def _over(mesh: Mesh, name: str, meaning: str, axes: tuple[str, ...], shown: int) -> Purpose:
+    groups = mesh.groups(*axes)
+    first: list[Ranks | tuple[int, ...]] = [group.ranks for group in groups[:shown]]
+    return Purpose(name, meaning, groups.axes, len(groups), groups.size, first)
+
+
+def groups_of(mesh: Mesh, rank: int) -> list[tuple[str, Group]]:
+    """Every group a lookup of `rank` shows: one per axis, then those with a purpose, each with its name.
+
+    >>> [(name, list(group)) for name, group in groups_of(Mesh(dp=2, cp=2), 3)]
+    [('dp', [1, 3]), ('cp', [2, 3]), ('data and sequence', [0, 1, 2, 3]), ('model replica', [2, 3])]
+    """
+    named = [(axis, mesh.group(axis, rank=rank)) for axis in mesh.axes]
+    data, model = data_axes(mesh), model_axes(mesh)
+    sequence = tuple(axis for axis in SEQUENCE_AXES if axis in mesh.axes)
+    if len(data) > 1:
+        named.append(("data", mesh.group(*data, rank=rank)))
+    if data and sequence:
+        named.append(("data and sequence", mesh.group(*data, *sequence, rank=rank)))
+    if model:
+        named.append(("model replica", mesh.group(*model, rank=rank)))
+    without_sequence = tuple(axis for axis in model if axis not in sequence)
+    if sequence and len(without_sequence) > 1:
+        named.append(("model", mesh.group(*without_sequence, rank=rank)))
+    return named

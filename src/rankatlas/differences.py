@@ -1,0 +1,106 @@
+"""What changes between two layouts: which groups stay, which differ, and how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankatlas.core import Atlas, Mesh
+from rankatlas.core.compare import first_difference, same_groups, shown
+
+
+class Changes:
+    """Two meshes compared axis by axis.
+
+    `same` axes have the same groups in both, `different` are (axis, Difference), `only_first` and `only_second`
+    name the axes the other lacks (of size 1 too), `renamed` are (axis of the first, axis of the second) with the
+    same groups under another name.  `equal` is whether every group is the same: axes of size 1 do not count.
+
+    >>> changes = Changes(Mesh(dp=2, tp=2), Mesh(tp=2, dp=2))
+    >>> changes.equal, changes.same, [axis for axis, _ in changes.different]
+    (False, [], ['dp', 'tp'])
+    """
+
+    def __init__(self, first: Mesh, second: Mesh) -> None:
+        self.first, self.second = first, second
+        both = [axis for axis in first.axes if axis in second.axes]
+        found = [(axis, first_difference(first, second, axis)) for axis in both]
+        self.same = [axis for axis, difference in found if difference is None]
+        self.different = [(axis, difference) for axis, difference in found if difference is not None]
+        self.only_first = [axis for axis in first.axes if axis not in both]
+        self.only_second = [axis for axis in second.axes if axis not in both]
+        self.renamed = [
+            (mine, theirs)
+            for mine in self.only_first
+            for theirs in self.only_second
+            if first.size(mine) > 1 and same_groups(first, mine, second, theirs)
+        ]
+        lost = [axis for axis in self.only_first if first.size(axis) > 1]
+        won = [axis for axis in self.only_second if second.size(axis) > 1]
+        ranks = (first.first_rank, first.world_size), (second.first_rank, second.world_size)
+        self.equal = not (self.different or lost or won) and ranks[0] == ranks[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same facts as plain data."""
+        return {
+            "equal": self.equal,
+            "first": str(self.first),
+            "second": str(self.second),
+            "world_size": [self.first.world_size, self.second.world_size],
+            "first_rank": [self.first.first_rank, self.second.first_rank],
+            "same": self.same,
+            "different": [
+                {"axis": axis, "group": found.group, "first": found.first, "second": found.second}
+                for axis, found in self.different
+            ],
+            "only_first": self.only_first,
+            "only_second": self.only_second,
+            "renamed": [list(pair) for pair in self.renamed],
+        }
+
+    def lines(self) -> list[str]:
+        """The same facts in words."""
+        first, second = self.first, self.second
+        lines = []
+        if first.world_size != second.world_size:
+            lines.append(f"world size is {first.world_size} in A and {second.world_size} in B")
+        if first.first_rank != second.first_rank:
+            lines.append(f"first rank is {first.first_rank} in A and {second.first_rank} in B")
+        if self.same:
+            lines.append(f"same groups: {', '.join(self.same)}")
+        for axis, found in self.different:
+            lines.append(
+                f"{axis} groups differ: group {found.group} is {shown(found.first)} in A and {shown(found.second)}"
+                f" in B ({_extent(first, axis)} in A, {_extent(second, axis)} in B)"
+            )
+        for name, mesh, axes in (("A", first, self.only_first), ("B", second, self.only_second)):
+            lines += [f"{axis}={mesh.size(axis)} is only in {name}{_harmless(mesh, axis)}" for axis in axes]
+        lines += [f"{mine} of A has the same groups as {theirs} of B" for mine, theirs in self.renamed]
+        return lines
+
+
+def compare(first: Mesh | Atlas, second: Mesh | Atlas) -> dict[str, Changes | None]:
+    """Chart by chart, the changes from one layout to another; a chart that only one has gives None.
+
+    A mesh is an atlas with one chart without a name, compared with every chart of an atlas.
+
+    >>> list(compare(Mesh(dp=2), Mesh(dp=2)))
+    ['']
+    """
+    if isinstance(first, Mesh) and isinstance(second, Mesh):
+        return {"": Changes(first, second)}
+    mine = first.charts if isinstance(first, Atlas) else dict.fromkeys(_charts(second), first)
+    theirs = second.charts if isinstance(second, Atlas) else dict.fromkeys(_charts(first), second)
+    names = [*mine, *(name for name in theirs if name not in mine)]
+    return {name: Changes(mine[name], theirs[name]) if name in mine and name in theirs else None for name in names}
+
+
+def _charts(layout: Mesh | Atlas) -> list[str]:
+    return list(layout.charts) if isinstance(layout, Atlas) else []
+
+
+def _extent(mesh: Mesh, axis: str) -> str:
+    return f"size {mesh.size(axis)} stride {mesh.stride(axis)}"
+
+
+def _harmless(mesh: Mesh, axis: str) -> str:
+    return " (no effect on any group)" if mesh.size(axis) == 1 else ""

@@ -1,0 +1,154 @@
+"""What a `Topology` says of one group, and the lazy sequences in it."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterator
+from operator import index as to_index
+
+from rankatlas.core import IntSequence, Mesh, Ranks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, NamedTuple, overload
+
+    import numpy
+
+    class _Fields(NamedTuple):
+        size: int
+        rank: int
+        world: Sequence[int]
+
+else:
+    _Fields = namedtuple("GroupInfo", ["size", "rank", "world"])
+
+
+class ListToBe(Ranks):
+    """Ranks that turn into a plain list when a `GroupInfo` that holds them is read."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+class GroupInfo(_Fields):
+    """`(size, rank, world)` of one group: how many members, this rank's place among them, and who they are.
+
+    The infos of a `Topology` make the list in `world` when it is first read, by whatever way.
+
+    >>> info = GroupInfo(size=2, rank=1, world=[1, 5])
+    >>> info.world, info[2], info
+    ([1, 5], [1, 5], GroupInfo(size=2, rank=1, world=[1, 5]))
+    """
+
+    __module__ = "rankatlas"  # the public home: pickles must not depend on where the file is
+
+    if not TYPE_CHECKING:
+
+        @property
+        def world(self):
+            """The members, a plain list where this is an axis group."""
+            try:
+                return self.__dict__["world"]
+            except KeyError:
+                pass
+            world = tuple.__getitem__(self, 2)
+            if type(world) is ListToBe:
+                world = self.__dict__["world"] = list(world)
+            return world
+
+        # Everything that looks into the tuple must find the list, so none of tuple's own ways stay.
+        def __iter__(self):
+            return iter((self.size, self.rank, self.world))
+
+        def __getitem__(self, item):
+            return (self.size, self.rank, self.world)[item]
+
+        def __add__(self, other):
+            return tuple(self) + other
+
+        def __mul__(self, times):
+            return tuple(self) * times
+
+        __rmul__ = __mul__
+
+        def __lt__(self, other):
+            return tuple(self) < tuple(other)
+
+        def __le__(self, other):
+            return tuple(self) <= tuple(other)
+
+        def __gt__(self, other):
+            return tuple(self) > tuple(other)
+
+        def __ge__(self, other):
+            return tuple(self) >= tuple(other)
+
+    def __repr__(self) -> str:
+        # The original prints whole lists, and programs compare that text.
+        return f"GroupInfo(size={self.size}, rank={self.rank}, world={list(self.world)})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return GroupInfo, tuple(self)
+
+
+class DataRanks(IntSequence):
+    """Global rank → data rank, a lazy sequence equal to the list of all of them.
+
+    It is no group: its values are data ranks, each standing as often as ranks share it.  Never give it to
+    `new_group`.  Cost: O(1) per element.
+    """
+
+    __slots__ = ("_mesh", "_ranks")
+
+    def __init__(self, mesh: Mesh, ranks: range | None = None) -> None:
+        self._mesh = mesh
+        self._ranks = range(mesh.world_size) if ranks is None else ranks
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, item: int) -> int: ...
+        @overload
+        def __getitem__(self, item: slice) -> DataRanks: ...
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, slice):
+            return DataRanks(self._mesh, self._ranks[item])
+        return self._data_rank(self._ranks[to_index(item)])
+
+    def __iter__(self) -> Iterator[int]:
+        return map(self._data_rank, self._ranks)
+
+    def __contains__(self, data_rank: object) -> bool:
+        if len(self) < self._mesh.world_size:
+            return super().__contains__(data_rank)
+        return data_rank in range(self._mesh.size("dp") * self._mesh.size("sharding"))
+
+    def index(self, data_rank: int, start: int = 0, stop: int | None = None) -> int:
+        """The first global rank (of those here) with this data rank.  Raises ValueError when there is none."""
+        if data_rank not in self:  # the search below would walk the whole world before it says so
+            raise ValueError(f"{data_rank!r} is no data rank here")
+        return super().index(data_rank, start, len(self) if stop is None else stop)
+
+    def _data_rank(self, rank: int) -> int:
+        places = self._mesh.coordinate(rank)
+        return places["dp"] * self._mesh.size("sharding") + places["sharding"]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
+        import numpy
+
+        if copy is False:
+            raise ValueError("data ranks are computed, not stored: an array of them is always a copy")
+        ranks = numpy.arange(self._ranks.start, self._ranks.stop, self._ranks.step, dtype=numpy.int64)
+        dp, sharding = (ranks // self._mesh.stride(axis) % self._mesh.size(axis) for axis in ("dp", "sharding"))
+        data = dp * self._mesh.size("sharding") + sharding
+        return data if dtype is None else data.astype(dtype)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return DataRanks, (self._mesh, self._ranks)
