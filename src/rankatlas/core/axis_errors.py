@@ -25,12 +25,14 @@ def plain_name(axis: object) -> str:
 
 
 def bad_name(name: object) -> AxisError:
+    """The error for a name that no axis may have."""
     if name == "first_rank":
         return AxisError("'first_rank' is reserved: it shifts the mesh and cannot name an axis", name=name)
     return AxisError(f"{name!r} cannot name an axis; names are letters, digits and _, no digit first", name=name)
 
 
 def bad_axes(axes: tuple[str, ...]) -> AxisError:
+    """The error for an axis that stands twice, or for none at all."""
     for position, axis in enumerate(axes):
         if axis in axes[:position]:
             return DuplicateAxisError(f"axis {axis!r} is named twice in {', '.join(axes)}", name=axis)
@@ -38,6 +40,7 @@ def bad_axes(axes: tuple[str, ...]) -> AxisError:
 
 
 def bad_extent(axes: tuple[str, ...], sizes: tuple[int, ...], first_rank: int, world_size: int) -> InputError:
+    """The error for ranks below 0 or beyond 64 bits."""
     if first_rank < 0:
         return InputError(f"first_rank must be 0 or more, not {first_rank}", first_rank=first_rank)
     if first_rank > MOST_RANKS:
@@ -54,6 +57,7 @@ def bad_extent(axes: tuple[str, ...], sizes: tuple[int, ...], first_rank: int, w
 
 
 def not_adjacent(mesh: Mesh, axes: tuple[str, ...], names: tuple[str, ...]) -> LayoutChangeError:
+    """The error for axes that flatten cannot join, with the order it would accept."""
     asked, ordered = ", ".join(axes), ", ".join(map(repr, names))
     first = mesh.axes.index(names[0])
     if mesh.axes[first : first + len(names)] == names:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import index as to_index
 
+from rankatlas.core.arrays import cast, refuse_view
 from rankatlas.core.ranks import Ranks, progressions
 
 TYPE_CHECKING = False
@@ -196,8 +197,7 @@ class Groups(Sequence[Group]):
         import numpy
         from numpy.lib.stride_tricks import as_strided
 
-        if copy is False:
-            raise ValueError("groups are computed, not stored: an array of them is always a copy")
+        refuse_view(copy)
         starts, members = self._starts(), self._mesh._parts(self._axes)
         rows = starts.as_range()
         if rows is not None and len(members) <= 1:
@@ -209,7 +209,7 @@ class Groups(Sequence[Group]):
         else:
             columns = numpy.asarray(progressions(members, 0))
             table = numpy.add.outer(numpy.asarray(starts), columns)
-        return table if dtype is None else table.astype(dtype)
+        return cast(table, dtype)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Groups, (self._mesh, self._axes)

@@ -15,6 +15,7 @@ from rankatlas.errors import (
     CoordinateError,
     CoordinateRangeError,
     DuplicateAxisError,
+    InputError,
     LayoutChangeError,
     RankError,
     unknown_axis,

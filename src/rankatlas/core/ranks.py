@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import index as to_index
 
+from rankatlas.core.arrays import cast, refuse_view
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, overload
@@ -154,16 +156,15 @@ class Ranks(IntSequence):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
         import numpy
 
-        if copy is False:
-            raise ValueError("ranks are computed, not stored: an array of them is always a copy")
+        refuse_view(copy)
         positions = numpy.arange(self._positions.start, self._positions.stop, self._positions.step, dtype=numpy.int64)
         if not self._parts:
-            return positions if dtype is None else positions.astype(dtype)
+            return cast(positions, dtype)
         ranks = numpy.full(len(positions), self._start, dtype=numpy.int64)
         for size, stride in reversed(self._parts):
             positions, place = numpy.divmod(positions, size)
             ranks += place * stride
-        return ranks if dtype is None else ranks.astype(dtype)
+        return cast(ranks, dtype)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._positions, self._parts, self._start)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from operator import index as to_index
 
 from rankatlas.core import IntSequence, Mesh, Ranks
+from rankatlas.core.arrays import cast, refuse_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,12 +144,11 @@ class DataRanks(IntSequence):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
         import numpy
 
-        if copy is False:
-            raise ValueError("data ranks are computed, not stored: an array of them is always a copy")
+        refuse_view(copy)
         ranks = numpy.arange(self._ranks.start, self._ranks.stop, self._ranks.step, dtype=numpy.int64)
         dp, sharding = (ranks // self._mesh.stride(axis) % self._mesh.size(axis) for axis in ("dp", "sharding"))
         data = dp * self._mesh.size("sharding") + sharding
-        return data if dtype is None else data.astype(dtype)
+        return cast(data, dtype)
 
     def __reduce__(self) -> tuple[object, ...]:
         return DataRanks, (self._mesh, self._ranks)

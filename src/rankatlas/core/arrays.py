@@ -1,0 +1,27 @@
+"""The last step from a lazy sequence to a numpy array."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy
+
+
+def refuse_view(copy: bool | None) -> None:
+    """Raise ValueError where a caller insists on no copy: what is computed has no memory to share."""
+    if copy is False:
+        raise ValueError("ranks are computed, not stored: an array of them is always a copy")
+
+
+def cast(ranks: numpy.ndarray[Any, Any], dtype: Any) -> numpy.ndarray[Any, Any]:
+    """`ranks` (int64) as `dtype`, which must hold every one of them.  Raises OverflowError, as for a list of ints."""
+    if dtype is None:
+        return ranks
+    import numpy
+
+    kind = numpy.dtype(dtype)
+    if kind.kind in "iu" and ranks.size and ranks.max() > numpy.iinfo(kind).max:
+        raise OverflowError(f"ranks up to {ranks.max()} do not fit {kind}")
+    return ranks.astype(kind)
