@@ -38,6 +38,15 @@ def model_axes(mesh: Mesh) -> tuple[str, ...]:
     return rest if data and known else ()
 
 
+def sequence_axes(mesh: Mesh) -> tuple[str, ...]:
+    """The axes along which ranks hold different parts of one sequence, those of size 1 left out.
+
+    >>> sequence_axes(Mesh(dp=2, cp=2, sep=1))
+    ('cp',)
+    """
+    return tuple(axis for axis in SEQUENCE_AXES if axis in mesh.axes and mesh.size(axis) > 1)
+
+
 def data_rank(mesh: Mesh, rank: int) -> tuple[int, int]:
     """(data rank, number of data ranks) of `rank`: its places along `data_axes`, first is major.  Cost: O(axes).
 
@@ -111,7 +120,7 @@ def purposes(mesh: Mesh, shown: int = 3) -> list[Purpose]:
     """
     found = []
     data, model = data_axes(mesh), model_axes(mesh)
-    sequence = tuple(axis for axis in SEQUENCE_AXES if axis in mesh.axes)
+    sequence = sequence_axes(mesh)
     if data:
         found.append(_over(mesh, "data", "read different data", data, shown))
         if sequence:
@@ -143,7 +152,7 @@ def groups_of(mesh: Mesh, rank: int) -> list[tuple[str, Group]]:
     """
     named = [(axis, mesh.group(axis, rank=rank)) for axis in mesh.axes]
     data, model = data_axes(mesh), model_axes(mesh)
-    sequence = tuple(axis for axis in SEQUENCE_AXES if axis in mesh.axes)
+    sequence = sequence_axes(mesh)
     if len(data) > 1:
         named.append(("data", mesh.group(*data, rank=rank)))
     if data and sequence:

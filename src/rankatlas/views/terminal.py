@@ -8,7 +8,7 @@ from io import StringIO
 from typing import IO, Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -48,68 +48,77 @@ def print_layout(facts: dict[str, Any], out: Console) -> None:
         _line(out, f"shared, proven to have the same groups: {', '.join(facts['shared'])}")
     if facts["given"]:
         _line(out, f"read from {facts['source']} as {facts['format']}")
-        grid = _table("axis", "size", "where it came from")
-        for fact in facts["given"]:
-            grid.add_row(fact["name"], str(fact["value"]), Text(fact["origin"]))
-        out.print(grid)
+        rows = [[fact["name"], str(fact["value"]), fact["origin"]] for fact in facts["given"]]
+        _print_table(out, ["axis", "size", "where it came from"], rows)
     for note in facts["notes"]:
         _line(out, f"note: {note}", "yellow")
 
 
 def _print_mesh(facts: dict[str, Any], out: Console) -> None:
     _line(out, order_words(facts["order"]))
-    grid = _table("axis", "size", "stride", "groups", "group size", "first groups")
-    for axis in facts["axes"]:
-        size = axis["size"]
-        counts = (str(axis["stride"]), f"{axis['groups']:,}", str(size))
-        grid.add_row(axis["axis"], str(size), *counts, _first(axis["first_groups"], axis["groups"], size))
-    out.print(grid)
-    if facts["derived"]:
-        meaning = ["they"] if out.width >= _WIDE else []
-        grid = _table("derived", *meaning, "over", "groups", "group size", "first groups")
-        for group in facts["derived"]:
-            first = _first(group["first_groups"], group["groups"], group["size"])
-            numbers = (f"{group['groups']:,}", str(group["size"]))
-            words = [Text(group["meaning"])] if meaning else []
-            grid.add_row(group["name"], *words, "+".join(group["axes"]), *numbers, first)
-        out.print(grid)
+    rows = [
+        [
+            axis["axis"],
+            str(axis["size"]),
+            str(axis["stride"]),
+            f"{axis['groups']:,}",
+            str(axis["size"]),
+            _first(axis["first_groups"], axis["groups"], axis["size"]),
+        ]
+        for axis in facts["axes"]
+    ]
+    _print_table(out, ["axis", "size", "stride", "groups", "group size", "first groups"], rows)
+    wide = out.width >= _WIDE
+    rows = [
+        [
+            group["name"],
+            *([group["meaning"]] if wide else []),
+            "+".join(group["axes"]),
+            f"{group['groups']:,}",
+            str(group["size"]),
+            _first(group["first_groups"], group["groups"], group["size"]),
+        ]
+        for group in facts["derived"]
+    ]
+    if rows:
+        meaning = ["they"] if wide else []
+        _print_table(out, ["derived", *meaning, "over", "groups", "group size", "first groups"], rows)
 
 
 def print_ranks(columns: list[str], rows: list[list[str]], left_out: int, out: Console) -> None:
     """A page of the rank table, and how many ranks it does not show."""
-    grid = _table(*columns)
-    for row in rows:
-        grid.add_row(*row)
-    out.print(grid)
+    _print_table(out, columns, rows)
     if left_out > 0:
         _line(out, f"{left_out:,} more ranks; --ranks 0-15 chooses, --format jsonl writes them all")
 
 
-def print_groups(axes: str, rows: list[tuple[int, list[int], int]], left_out: int, out: Console) -> None:
+def print_groups(axes: str, page: list[tuple[int, list[int], int]], left_out: int, out: Console) -> None:
     """A page of the groups along some axes: (index, members, size)."""
-    grid = _table(axes, "members")
-    for index, ranks, size in rows:
-        grid.add_row(str(index), members(ranks, size))
-    out.print(grid)
+    rows = [[str(index), members(ranks, size)] for index, ranks, size in page]
+    _print_table(out, [axes, "members"], rows)
     if left_out > 0:
         _line(out, f"{left_out:,} more groups; --format jsonl writes them all")
 
 
-def _first(groups: list[list[int]], count: int, size: int) -> Text:
+def _first(groups: list[list[int]], count: int, size: int) -> str:
     """The first groups on one line: three short ones, or the beginning of one long one."""
     if size <= _SHORT:
-        return Text(" ".join(map(str, groups)) + (" ..." if count > len(groups) else ""))
-    return Text(f"[{', '.join(map(str, groups[0][:_SHORT]))}, ...]" + (" ..." if count > 1 else ""))
+        return " ".join(map(str, groups)) + (" ..." if count > len(groups) else "")
+    return f"[{', '.join(map(str, groups[0][:_SHORT]))}, ...]" + (" ..." if count > 1 else "")
 
 
-def _table(*columns: str) -> Table:
+def _print_table(out: Console, columns: list[str], rows: list[list[str]]) -> None:
+    """A table whose last column alone is cut on a narrow terminal: the counts before it say what is missing."""
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        right = column in ("size", "stride", "groups", "group size", "rank")
-        # A narrow terminal cuts the groups, whose counts stand beside them, and nothing else.
-        width = None if column in ("first groups", "members") else len(column)
-        grid.add_column(Text(column), justify="right" if right else "left", no_wrap=True, min_width=width)
-    return grid
+    for place, column in enumerate(columns):
+        cells = [row[place] for row in rows]
+        number = all(cell.replace(",", "").isdigit() for cell in cells)
+        width = None if column in ("first groups", "members") else max(map(len, [column, *cells]))
+        justify: JustifyMethod = "right" if number else "left"
+        grid.add_column(Text(column), justify=justify, no_wrap=True, overflow="ellipsis", min_width=width)
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    out.print(grid)
 
 
 def _line(out: Console, text: str, style: str = "") -> None:
