@@ -1,0 +1,155 @@
+"""The command line as a process: pipes, signals, terminals, files, start-up."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "rankatlas"]
+LARGE = "pp=16 dp=512 sharding=4 mp=8 sep=4"
+
+
+def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, **options)
+
+
+def test_a_closed_pipe_ends_quietly():
+    for verb in (["show", LARGE, "--format", "jsonl"], ["show", LARGE, "--format", "csv"]):
+        process = subprocess.Popen([*COMMAND, *verb], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
+        assert process.stderr.read() == b""
+        process.stderr.close()
+
+
+def test_a_reader_that_is_gone_before_the_first_line():
+    read, write = os.pipe()
+    os.close(read)
+    process = subprocess.run([*COMMAND, "where", "1", "dp=2"], stdout=write, stderr=subprocess.PIPE, timeout=60)
+    os.close(write)
+    assert (process.returncode, process.stderr) == (0, b"")
+
+
+def test_a_full_disk_is_told():
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(
+            [*COMMAND, "show", "dp=2000", "--format", "csv"], stdout=full, stderr=subprocess.PIPE, timeout=60, text=True
+        )
+    assert process.returncode == 2
+    assert "No space left" in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_interrupted_leaves_no_file(tmp_path):
+    target = tmp_path / "ranks.jsonl"
+    arguments = ["show", "dp=1048576 tp=64", "--format", "jsonl", "-o", str(target)]
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert process.stderr.read().strip() == "interrupted"
+    process.stderr.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_standard_input_is_a_source(tmp_path):
+    text = json.dumps({"mp_degree": 2, "pp_degree": 2})
+    answer = run("show", "-", "-n", "8", "--json", input=text)
+    assert json.loads(answer.stdout)["notation"] == "dp=2 pp=2 sharding=1 sep=1 mp=2"
+
+
+def test_an_existing_file_keeps_its_mode_and_its_link(tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_text("")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    assert run("show", "dp=2", "--format", "csv", "-o", str(link)).returncode == 0
+    assert link.is_symlink()
+    assert real.read_text() == "rank,dp\n0,0\n1,1\n"
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("verb", [["where", "1"], ["show"]])
+def test_a_terminal_without_arrows_gets_an_answer(verb):
+    answer = run(*verb, "pp=2", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+    assert answer.returncode == 0
+    assert "outer ? inner" in answer.stdout
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_colour_only_on_a_terminal_that_wants_it(no_color):
+    assert "\x1b" not in run("show", "dp=2").stdout
+    controller, terminal = pty.openpty()
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"}
+    if no_color:
+        env["NO_COLOR"] = "1"
+    note = json.dumps({"mp_degree": 2, "odd_degree": 3})
+    process = subprocess.Popen(
+        [*COMMAND, "show", "-", "-n", "8"], stdin=subprocess.PIPE, stdout=terminal, stderr=terminal, env=env, text=True
+    )
+    process.stdin.write(note)
+    process.stdin.close()
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            data = os.read(controller, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        shown += data
+    os.close(controller)
+    assert process.wait(timeout=60) == 0
+    assert b"odd_degree=3 is not understood" in shown
+    assert (b"\x1b[33m" in shown) is not no_color
+
+
+def test_progress_is_shown_on_a_terminal_only(tmp_path):
+    arguments = ["show", "dp=65536", "--format", "csv", "-o", str(tmp_path / "ranks.csv")]
+    assert run(*arguments).stderr == ""
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            data = os.read(controller, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        shown += data
+    os.close(controller)
+    assert process.wait(timeout=60) == 0
+    assert b"100%" in shown
+
+
+def test_where_loads_nothing_heavy():
+    program = (
+        "import sys\n"
+        "from rankatlas.cli.main import main\n"
+        "try: main(['where', '3', 'dp=8'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'numpy', 'torch', 'paddle', 'rich', 'yaml', 'json', 'asyncio'} & set(sys.modules)))\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert answer.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_installed_command():
+    script = Path(sys.executable).with_name("rankatlas")
+    answer = subprocess.run([script, "where", "1", "dp=2"], capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0
+    assert answer.stdout.startswith("rank 1 of dp=2")
