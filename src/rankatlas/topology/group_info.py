@@ -70,6 +70,9 @@ class GroupInfo(_Fields):
         def __add__(self, other):
             return tuple(self) + other
 
+        def __radd__(self, other):
+            return other + tuple(self)
+
         def __mul__(self, times):
             return tuple(self) * times
 

@@ -100,7 +100,9 @@ def read_arguments(
     """
     if release not in _LONG:
         raise ArgumentsError(f"release must be one of {', '.join(_LONG)}; got {release!r}", names=("release",))
-    world_size = checked_size("world_size", world_size)
+    if args is None or isinstance(args, (str, bytes, int, float, list, tuple)):
+        raise ArgumentsError(f"training arguments are a mapping or an object that has them, not {args!r}", names=())
+    world_size = checked_size("world_size", world_size, label="world_size")
     _refuse_other_release(args, release)
     degrees, origins = _given(args, release)
     choice = _order_name(args, release, auto_parallel)
