@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankatlas.core import Atlas, Mesh
+from rankatlas.core import Atlas, Mesh, Ranks
 from rankatlas.core.compare import first_difference, same_groups, shown
+
+_MOST_MEMBERS = 1024  # members of a differing group that plain data lists
 
 
 class Changes:
@@ -49,7 +51,7 @@ class Changes:
             "first_rank": [self.first.first_rank, self.second.first_rank],
             "same": self.same,
             "different": [
-                {"axis": axis, "group": found.group, "first": found.first, "second": found.second}
+                {"axis": axis, "group": found.group, "first": _listed(found.first), "second": _listed(found.second)}
                 for axis, found in self.different
             ],
             "only_first": self.only_first,
@@ -96,6 +98,10 @@ def compare(first: Mesh | Atlas, second: Mesh | Atlas) -> dict[str, Changes | No
 
 def _charts(layout: Mesh | Atlas) -> list[str]:
     return list(layout.charts) if isinstance(layout, Atlas) else []
+
+
+def _listed(ranks: Ranks | None) -> list[int] | None:
+    return None if ranks is None else list(ranks[:_MOST_MEMBERS])
 
 
 def _extent(mesh: Mesh, axis: str) -> str:

@@ -6,6 +6,10 @@ program can act on them without reading the sentence.  All of them pickle, becau
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 class RankatlasError(Exception):
     """The root: `except RankatlasError` catches whatever this library raises on purpose.
@@ -45,6 +49,44 @@ class UnknownAxisError(AxisError, KeyError):
 
 class DuplicateAxisError(AxisError):
     """The same axis twice where each may stand once."""
+
+
+class UnnamedAxisError(AxisError):
+    """Axes of size > 1 about which nothing was said.  `forgotten` lists them."""
+
+    forgotten: tuple[str, ...]
+
+
+class PartialTensorError(InputError):
+    """A question that has no answer while a tensor is partial.  `axes` are those it still has to be summed along."""
+
+    axes: tuple[str, ...]
+
+
+class SeedError(InputError):
+    """A seed that cannot be used, or a name or seed that is already taken.
+
+    `name` and `seed` are what was asked for; `earlier_name` and `earlier_seed` what stands in its way, or None.
+    """
+
+    name: str | None
+    seed: object
+    earlier_name: str | None
+    earlier_seed: int | None
+
+
+class SchemeError(InputError):
+    """Text that is no seed scheme.  `text` is the text, `position` the offset of the offending character."""
+
+    text: str
+    position: int
+
+
+class RandomStateError(InputError):
+    """Stored random states that do not belong to this layout.  `axes` lists what their keys lack, `ranks` who is hit."""
+
+    axes: tuple[str, ...]
+    ranks: list[int]
 
 
 class SizeError(InputError):
@@ -170,8 +212,8 @@ class SharedAxisError(AtlasError):
     axis: str
     charts: tuple[str, str]
     index: int
-    first: list[int] | None
-    second: list[int] | None
+    first: Sequence[int] | None
+    second: Sequence[int] | None
 
 
 class ArgumentsError(InputError):
@@ -190,7 +232,8 @@ def unknown_axis(name: object, known: tuple[str, ...], what: str = "mesh", inste
     """The error for an axis that is not there, with near names.  Cost: O(known)."""
     from difflib import get_close_matches
 
-    near = tuple(get_close_matches(str(name), known, n=3, cutoff=0.5))
+    plain = {axis.lower(): axis for axis in known}
+    near = tuple(plain[axis] for axis in get_close_matches(str(name).lower(), plain, n=3, cutoff=0.5))
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else instead
     listed = ", ".join(map(repr, known))
     label = "axis is" if len(known) == 1 else "axes are"

@@ -16,7 +16,12 @@ def refuse_view(copy: bool | None) -> None:
 
 
 def cast(ranks: numpy.ndarray[Any, Any], dtype: Any) -> numpy.ndarray[Any, Any]:
-    """`ranks` (int64) as `dtype`, which must hold every one of them.  Raises OverflowError, as for a list of ints."""
+    """`ranks` (int64) as `dtype`, which must hold every one of them.  Raises OverflowError, as for a list of ints.
+
+    >>> import numpy
+    >>> cast(numpy.arange(3), numpy.int32).dtype
+    dtype('int32')
+    """
     if dtype is None:
         return ranks
     import numpy

@@ -57,7 +57,10 @@ class Atlas:
                 raise AtlasError(f"{name!r} cannot name a chart; names are letters, digits and _, and not 'shared'")
             if not isinstance(mesh, Mesh):
                 raise AtlasError(f"chart {name!r} must be a Mesh, not {type(mesh).__name__}")
-        names = (shared,) if isinstance(shared, str) else tuple(shared)
+        try:
+            names = (shared,) if isinstance(shared, str) else tuple(shared)
+        except TypeError:
+            raise AtlasError(f"shared must be axis names, such as shared=('pp',); got {shared!r}") from None
         for position, axis in enumerate(names):
             if axis in names[:position]:
                 raise AtlasError(f"axis {axis!r} is declared shared twice")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
 
 from rankatlas.core.mesh import Mesh
+from rankatlas.core.ranks import Ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,13 +16,12 @@ if TYPE_CHECKING:
         """The first group that differs: its number and its ranks in both meshes (None where it is absent)."""
 
         group: int
-        first: list[int] | None
-        second: list[int] | None
+        first: Ranks | None
+        second: Ranks | None
 
 else:
     Difference = namedtuple("Difference", ["group", "first", "second"])
 
-_KEPT = 64  # ranks of a differing group that are kept
 _SHOWN = 16  # ranks of it that a sentence shows
 
 
@@ -50,19 +51,21 @@ def first_difference(mesh: Mesh, other: Mesh, axis: str) -> Difference | None:
     # Equal up to the number of ranks: all groups are the same until the smaller world ends.  Else the first differs.
     longer = _footprint(mesh, axis)[1:] == _footprint(other, axis)[1:]
     index = min(len(mine), len(theirs)) if longer else 0
-    first, second = (list(groups[index].ranks[:_KEPT]) if index < len(groups) else None for groups in (mine, theirs))
+    first, second = (groups[index].ranks if index < len(groups) else None for groups in (mine, theirs))
     return Difference(index, first, second)
 
 
-def shown(ranks: list[int] | None) -> str:
-    """Ranks for a sentence: all of a short list, the beginning of a long one.
+def shown(ranks: Sequence[int] | None) -> str:
+    """Ranks for a sentence: all of a short list, the beginning of a long one and their number.
 
-    >>> shown([0, 4]), shown(None)
-    ('[0, 4]', 'absent')
+    >>> shown([0, 4]), shown(None), shown(range(40))
+    ('[0, 4]', 'absent', '[0, 1, 2, 3, 4, 5, 6, 7, ...] (40 ranks)')
     """
     if ranks is None:
         return "absent"
-    return str(ranks) if len(ranks) <= _SHOWN else f"[{', '.join(map(str, ranks[:_SHOWN]))}, ...]"
+    if len(ranks) <= _SHOWN:
+        return str(list(ranks))
+    return f"[{', '.join(map(str, ranks[: _SHOWN // 2]))}, ...] ({len(ranks)} ranks)"
 
 
 def _footprint(mesh: Mesh, axis: str) -> tuple[int, int, int, int]:

@@ -165,7 +165,7 @@ class Groups(Sequence[Group]):
 
         >>> from rankatlas import Mesh
         >>> list(Mesh(dp=2, tp=2).groups("tp").ranges())
-        [range(0, 2, 1), range(2, 4, 1)]
+        [range(0, 2), range(2, 4)]
         """
         parts = self._mesh._parts(self._axes)
         if len(parts) > 1:

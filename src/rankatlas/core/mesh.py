@@ -33,7 +33,7 @@ class Mesh:
     knows no framework, no environment and no rank of its own.  Equality, hash and fingerprint use names, sizes,
     order and first_rank.
 
-    Raises AxisError (a name that does not match [A-Za-z_][A-Za-z0-9_]*, a name twice, none at all), SizeError
+    Raises AxisError (a name that does not match `[A-Za-z_][A-Za-z0-9_]*`, a name twice, none at all), SizeError
     (below 1, or no integer), WorldSizeError (more ranks than 64 bits number).  Cost: O(axes), whatever the world.
 
     >>> mesh = Mesh(pp=4, dp=2, tp=8)

@@ -116,7 +116,13 @@ def parse_part(text: str, begin: int, end: int, world_size: int | None = None) -
 
 
 def notation_error(text: str, position: int, complaint: str) -> NotationError:
-    """The text, a caret under `position`, and the complaint: three lines.  Cost: O(1)."""
+    """The text, a caret under `position`, and the complaint: three lines.  Cost: O(1).
+
+    >>> print(notation_error("dp=x", 3, "no size"))
+    dp=x
+       ^
+    no size
+    """
     begin = max(0, position - _WINDOW // 2)
     shown = text[begin : begin + _WINDOW]
     # One character each, so that the caret stays below its own.

@@ -171,7 +171,11 @@ class Ranks(IntSequence):
 
 
 def progressions(parts: Sequence[tuple[int, int]], start: int) -> Ranks:
-    """The `Ranks` of coalesced (size, stride) parts: one range where there is at most one.  Cost: O(parts)."""
+    """The `Ranks` of coalesced (size, stride) parts: one range where there is at most one.  Cost: O(parts).
+
+    >>> progressions([(2, 8), (2, 1)], 4)
+    [4, 5, 12, 13]
+    """
     if len(parts) == 1:
         size, stride = parts[0]
         return Ranks(range(start, start + size * stride, stride))

@@ -44,6 +44,7 @@ DEFAULT_ORDER: Mapping[str, str] = MappingProxyType(
     {"paddlenlp-2.8": "pp_first", "paddleformers-1.2": "sharding_first"}
 )
 
+_STAGES = ("stage1", "stage2", "stage3")
 # What `sharding` is where the arguments do not say.
 DEFAULT_SHARDING: Mapping[str, str] = MappingProxyType({"paddlenlp-2.8": "", "paddleformers-1.2": "stage1"})
 
@@ -169,11 +170,22 @@ def _open_axis(args: object, release: str, degrees: Mapping[str, int]) -> str | 
 
 
 def _sharding_on(args: object, release: str) -> bool:
-    """`sharding` is text ("", "stage1 offload"), a list of options, or in PaddleFormers a bool."""
-    option = _get(args, "sharding")
-    if option is None:
-        option = DEFAULT_SHARDING[release]
-    return bool(option.split()) if isinstance(option, str) else bool(option)
+    """Whether sharding is on: text ("", "stage1 offload"), a list of options, or a bool says so."""
+    given = _get(args, "sharding")
+    if given is None:
+        given = DEFAULT_SHARDING[release]
+    if isinstance(given, bool):
+        return given
+    listed = given.split() if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [given]
+    options = [getattr(option, "value", option) for option in listed]
+    stages = [option for option in options if option in _STAGES]
+    unknown = [option for option in options if option not in (*_STAGES, "offload")]
+    if unknown or len(stages) > 1 or (options and not stages):
+        raise ArgumentsError(
+            f"sharding is one of {', '.join(_STAGES)}, with offload or without, or empty; got {given!r}",
+            names=("sharding",),
+        )
+    return bool(stages)
 
 
 def _order_name(args: object, release: str, auto_parallel: bool) -> str:

@@ -1,0 +1,1 @@
+"""Frameworks, each imported in one file here and nowhere else."""

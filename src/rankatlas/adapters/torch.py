@@ -1,0 +1,58 @@
+"""torch: the CPU generator and, where there are devices, that of the current CUDA device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_SIGN = 2**63
+
+
+class RandomState:
+    """The global state of torch: its CPU generator and the current CUDA device's."""
+
+    name = "torch"
+
+    def seed(self, seed: int) -> None:
+        """Seed as `torch.manual_seed`, which seeds every device."""
+        torch.manual_seed(_signed(seed))
+
+    def get_state(self) -> Any:
+        """CPU state and, with CUDA in use, that of the current device."""
+        device = torch.cuda.get_rng_state() if _cuda() else None
+        return torch.get_rng_state(), device
+
+    def set_state(self, state: Any) -> None:
+        """Restore what `get_state` gave."""
+        host, device = state
+        torch.set_rng_state(host)
+        if device is not None:
+            torch.cuda.set_rng_state(device)
+
+    def pack(self, state: Any) -> Any:
+        """The bytes of each state in hexadecimal."""
+        return [None if part is None else bytes(part.tolist()).hex() for part in state]
+
+    def unpack(self, data: Any) -> Any:
+        """The state of `pack`."""
+        return tuple(
+            None if part is None else torch.tensor(list(bytes.fromhex(part)), dtype=torch.uint8) for part in data
+        )
+
+
+def _cuda() -> bool:
+    # Asking for the state would start CUDA in a process that never uses it.
+    return torch.cuda.is_available() and torch.cuda.is_initialized()
+
+
+def _signed(seed: int) -> int:
+    """torch takes the upper half of the 64-bit seeds as negative numbers."""
+    return seed if seed < _SIGN else seed - 2 * _SIGN
+
+
+def generator(seed: int, device: str = "cpu") -> torch.Generator:
+    """A new `torch.Generator` on `device`."""
+    made = torch.Generator(device=device)
+    made.manual_seed(_signed(seed))
+    return made
