@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rankatlas.core.notation import parse_layout as parse_layout
     from rankatlas.core.notation import parse_mesh as parse_mesh
     from rankatlas.core.ranks import Ranks as Ranks
+    from rankatlas.seeding.process import get_rng_state_tracker as get_rng_state_tracker
+    from rankatlas.seeding.process import set_seed as set_seed
     from rankatlas.topology.group_info import GroupInfo as GroupInfo
     from rankatlas.topology.topology import Topology as Topology
 
@@ -35,9 +37,11 @@ __all__ = [
     "Ranks",
     "Topology",
     "check_groups",
+    "get_rng_state_tracker",
     "parse_atlas",
     "parse_layout",
     "parse_mesh",
+    "set_seed",
 ]
 
 
@@ -46,7 +50,11 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'rankatlas' has no attribute {name!r}")
     from importlib import import_module
 
-    home = "rankatlas.topology" if name in ("Topology", "GroupInfo") else "rankatlas.core"
+    homes = {
+        "rankatlas.topology": ("Topology", "GroupInfo"),
+        "rankatlas.seeding": ("get_rng_state_tracker", "set_seed"),
+    }
+    home = next((path for path, names in homes.items() if name in names), "rankatlas.core")
     value = globals()[name] = getattr(import_module(home), name)
     return value
 

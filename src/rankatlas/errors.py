@@ -83,7 +83,10 @@ class SchemeError(InputError):
 
 
 class RandomStateError(InputError):
-    """Stored random states that do not belong to this layout.  `axes` lists what their keys lack, `ranks` who is hit."""
+    """Stored random states that do not belong to this layout.
+
+    `axes` lists the axes their keys lack, `ranks` the ranks that have no state or would restore a wrong one.
+    """
 
     axes: tuple[str, ...]
     ranks: list[int]
@@ -233,7 +236,10 @@ def unknown_axis(name: object, known: tuple[str, ...], what: str = "mesh", inste
     from difflib import get_close_matches
 
     plain = {axis.lower(): axis for axis in known}
-    near = tuple(plain[axis] for axis in get_close_matches(str(name).lower(), plain, n=3, cutoff=0.5))
+    asked = str(name).lower()
+    close = get_close_matches(asked, plain, n=3, cutoff=0.5)
+    close.sort(key=lambda axis: sorted(axis) != sorted(asked))  # swapped letters first
+    near = tuple(plain[axis] for axis in close)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else instead
     listed = ", ".join(map(repr, known))
     label = "axis is" if len(known) == 1 else "axes are"

@@ -82,8 +82,8 @@ class TensorLayout:
         """Which shard `rank` holds: mixed radix over `sharded` in the order written.  Raises RankError.
 
         >>> mesh = Mesh(pp=2, tp=2)
-        >>> TensorLayout(mesh, sharded=("tp", "pp")).shard_index(1), TensorLayout(mesh, sharded=("pp", "tp")).shard_index(1)
-        (2, 1)
+        >>> [TensorLayout(mesh, sharded=axes).shard_index(1) for axes in (("tp", "pp"), ("pp", "tp"))]
+        [2, 1]
         """
         places = self._mesh.coordinate(rank)
         index = 0
@@ -103,9 +103,7 @@ class TensorLayout:
         """Whether `rank` is the one that writes its shard.  Raises as `owner`."""
         return self.owner(rank) == rank
 
-    def gradient_group(
-        self, rank: int, data: str | Iterable[str] = DATA_AXES, also: str | Iterable[str] = ()
-    ) -> Group:
+    def gradient_group(self, rank: int, data: str | Iterable[str] = DATA_AXES, also: str | Iterable[str] = ()) -> Group:
         """The ranks over which the gradient of this tensor is summed.
 
         They differ along the `data` axes that the mesh has, whether the tensor is replicated there (an all-reduce) or

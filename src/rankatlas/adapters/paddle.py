@@ -60,4 +60,3 @@ def live_group() -> Any:
 def world_size() -> int:
     """The number of processes Paddle was started with."""
     return int(paddle.distributed.get_world_size())
-

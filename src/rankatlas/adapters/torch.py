@@ -43,7 +43,7 @@ class RandomState:
 
 def _cuda() -> bool:
     # Asking for the state would start CUDA in a process that never uses it.
-    return torch.cuda.is_available() and torch.cuda.is_initialized()
+    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
 def _signed(seed: int) -> int:
@@ -56,3 +56,8 @@ def generator(seed: int, device: str = "cpu") -> torch.Generator:
     made = torch.Generator(device=device)
     made.manual_seed(_signed(seed))
     return made
+
+
+def tensor(values: Any) -> torch.Tensor:
+    """A tensor that shares the memory of a numpy array."""
+    return torch.from_numpy(values)

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from rankatlas import __version__
-from rankatlas.errors import NotationError, RankatlasError
+from rankatlas.errors import NotationError, RankatlasError, SchemeError
 
 _MOST_ERROR_LINES = 5
 
@@ -23,6 +23,7 @@ VERBS = MappingProxyType(
         "show": "A layout: its axes, the groups people ask for, and a page of its rank table.",
         "where": "One rank: its coordinate, every group it is in, its neighbours and data rank.",
         "diff": "Two layouts: which groups stay the same and which differ.",
+        "seeds": "Which ranks share which random stream, and whether a scheme of seeds collides.",
         "completion": "The script that completes commands in bash, zsh or fish.",
     }
 )
@@ -97,8 +98,9 @@ def _run(arguments: list[str] | None) -> int:
     try:
         code = cli.main(args=arguments, prog_name="rankatlas", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except NotationError as error:
-        return _complain(f"this notation cannot be read\n{error}")  # on lines of its own, for the caret's sake
+    except (NotationError, SchemeError) as error:
+        what = "notation" if isinstance(error, NotationError) else "scheme"
+        return _complain(f"this {what} cannot be read\n{error}")  # on lines of its own, for the caret's sake
     except RankatlasError as error:
         return _complain(str(error))
     except click.exceptions.NoArgsIsHelpError as error:

@@ -29,4 +29,4 @@ def cast(ranks: numpy.ndarray[Any, Any], dtype: Any) -> numpy.ndarray[Any, Any]:
     kind = numpy.dtype(dtype)
     if kind.kind in "iu" and ranks.size and ranks.max() > numpy.iinfo(kind).max:
         raise OverflowError(f"ranks up to {ranks.max()} do not fit {kind}")
-    return ranks.astype(kind)
+    return ranks.astype(kind, copy=False)

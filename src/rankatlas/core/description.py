@@ -73,6 +73,7 @@ def checked(description: object, format_name: str, keys: tuple[str, ...]) -> Map
         raise DescriptionError(
             f"a {format_name} has the keys {', '.join(expected)};"
             + (f" unknown: {', '.join(unknown)}" if unknown else "")
+            + (";" if unknown and missing else "")
             + (f" missing: {', '.join(missing)}" if missing else "")
         )
     return description

@@ -123,14 +123,23 @@ def notation_error(text: str, position: int, complaint: str) -> NotationError:
        ^
     no size
     """
+    return NotationError(f"{caret(text, position)}\n{complaint}", text=text, position=position)
+
+
+def caret(text: str, position: int) -> str:
+    """Two lines: the part of `text` around `position`, and a caret below it.  Cost: O(1).
+
+    >>> print(caret("dp=x", 3))
+    dp=x
+       ^
+    """
     begin = max(0, position - _WINDOW // 2)
     shown = text[begin : begin + _WINDOW]
     # One character each, so that the caret stays below its own.
     shown = "".join(char if char.isprintable() else " " for char in shown)
     lead = "..." if begin else ""
     tail = "..." if begin + _WINDOW < len(text) else ""
-    caret = " " * (len(lead) + position - begin) + "^"
-    return NotationError(f"{lead}{shown}{tail}\n{caret}\n{complaint}", text=text, position=position)
+    return f"{lead}{shown}{tail}\n{' ' * (len(lead) + position - begin)}^"
 
 
 def _words(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -205,7 +205,9 @@ class SeedPlan:
                 "differ": list(stream.differ),
                 "seeds": self.mesh.world_size // self.mesh.groups(*stream.same).size,
                 "sharing": self.mesh.groups(*stream.same).size,
-                "first_groups": [_members(ranks) for ranks, _ in zip(self.mesh.groups(*stream.same).ranges(), range(3))],
+                "first_groups": [
+                    _members(ranks) for ranks, _ in zip(self.mesh.groups(*stream.same).ranges(), range(3))
+                ],
                 "first_seeds": [stream.seed(group.ranks[0]) for group in self.mesh.groups(*stream.same)[:3]],
             }
             for stream in streams
@@ -215,7 +217,7 @@ class SeedPlan:
         return f"SeedPlan({self.base_seed}, {self.mesh!r})"
 
 
-def _members(ranks: range | Ranks, most: int = 64) -> list[int]:
+def _members(ranks: Sequence[int], most: int = 64) -> list[int]:
     return list(ranks[:most])
 
 

@@ -60,8 +60,11 @@ def distributed_seeds(
         world_size = as_int(world_size, "world_size")
         if world_size < 1:
             raise InputError(f"world_size must be 1 or more, not {world_size}")
+    places: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    world = 1
     if source is None:
-        places, sizes, world = {}, {}, world_size or 1
+        pass
     elif isinstance(source, Topology):
         if rank is not None and rank != source.world.rank:
             raise InputError(f"this topology is that of rank {source.world.rank}, not of rank {rank}")

@@ -141,11 +141,13 @@ def _mesh(names: tuple[str, ...], degrees: dict[str, int | None], world_size: in
     if None not in degrees.values():
         try:
             mesh = Mesh(**{axis: degrees[axis] for axis in names})  # type: ignore[arg-type]
-        except SizeError as error:
-            checked_size(error.axis, error.size, label=f"{error.axis}_degree")  # the same error by the caller's name
-            raise
-        if type(world_size) is int and mesh.world_size == world_size:
+        except SizeError:
+            mesh = None
+        if mesh is not None and type(world_size) is int and mesh.world_size == world_size:
             return mesh
+    for axis, degree in degrees.items():
+        if degree is not None:
+            checked_size(axis, degree, label=f"{axis}_degree")  # named as the caller names it
     unset = [f"{axis}_degree" for axis in AXES[1:] if degrees[axis] is None]
     if unset:
         raise ArgumentsError(f"{unset[0]} must be an integer; only dp_degree may be None", names=tuple(unset))

@@ -81,7 +81,7 @@ def _print_mesh(facts: dict[str, Any], out: Console) -> None:
         for group in facts["derived"]
     ]
     if rows:
-        meaning = ["they"] if wide else []
+        meaning = ["its members"] if wide else []
         _print_table(out, ["derived", *meaning, "over", "groups", "group size", "first groups"], rows)
 
 

@@ -1,0 +1,234 @@
+"""Random states in checkpoints: keyed by stream and coordinates, restored under another layout by a named policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rankatlas.core import Ranks
+from rankatlas.errors import RandomStateError
+from rankatlas.seeding.plan import SeedPlan, Stream
+from rankatlas.seeding.tracker import RngStateTracker
+
+FORMAT = "rankatlas.rng-checkpoint"
+VERSION = 1
+POLICIES = ("error", "reset-all", "keep-old-and-seed-new")
+_SHOWN = 8
+
+
+def writers(stream: Stream) -> Ranks:
+    """The ranks that must save the state of `stream`: one, the first, of each set that shares it.  Cost: O(axes).
+
+    >>> from rankatlas import Mesh
+    >>> writers(SeedPlan(1, Mesh(dp=2, tp=2)).stream("dropout", same="tp", differ="dp"))
+    [0, 2]
+    """
+    mesh = stream.mesh
+    return mesh.select(**{axis: 0 for axis in mesh.axes if axis not in stream.differ})
+
+
+def save_states(tracker: RngStateTracker, streams: Iterable[Stream], rank: int) -> dict[str, Any]:
+    """What `rank` contributes to a checkpoint: the state of every stream that it is the writer of, as plain data.
+
+    Raises RandomStateError when the tracker has no such stream, or a backend cannot give its state out.
+    """
+    kept = tracker.state_dict()
+    found: dict[str, Any] = {}
+    for stream in streams:
+        if stream.name not in kept["streams"]:
+            raise _refusal(f"the tracker has no stream {stream.name!r} to save; add it with its seed first")
+        if rank in writers(stream):
+            found[stream.name] = {"key": stream.key(rank), **kept["streams"][stream.name]}
+    return {"backends": kept["backends"], "streams": found}
+
+
+def join_states(plan: SeedPlan, streams: Iterable[Stream], parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """One checkpoint of what all ranks contributed, each distinct state exactly once.
+
+    Raises RandomStateError when a state is missing or stands twice, naming the ranks that should have written it.
+    """
+    streams = list(streams)
+    joined: dict[str, dict[str, Any]] = {stream.name: {} for stream in streams}
+    backends: list[str] = []
+    for part in parts:
+        if backends and part["backends"] != backends:
+            raise _refusal(f"some ranks keep {', '.join(backends)}, others {', '.join(part['backends'])}")
+        backends = list(part["backends"])
+        for name, entry in part["streams"].items():
+            key = _text(entry["key"])
+            if name not in joined:
+                raise _refusal(f"a rank saved stream {name!r}, which is not among those to join")
+            if key in joined[name]:
+                raise _refusal(f"the state of {name!r} at {key or 'every rank'} was saved twice")
+            joined[name][key] = {"seed": entry["seed"], "states": entry["states"]}
+    for stream in streams:
+        absent = [rank for rank in writers(stream) if _text(stream.key(rank)) not in joined[stream.name]]
+        if absent:
+            raise _refusal(f"no state of {stream.name!r} from {_ranks(absent)}, which must write it", ranks=absent)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "mesh": plan.mesh.to_dict(),
+        "fingerprint": plan.mesh.fingerprint(),
+        "base_seed": plan.base_seed,
+        "backends": backends,
+        "streams": {stream.name: {"axes": sorted(stream.differ), "states": joined[stream.name]} for stream in streams},
+    }
+
+
+def load_states(
+    saved: Mapping[str, Any],
+    tracker: RngStateTracker,
+    streams: Iterable[Stream],
+    rank: int,
+    policy: str = "error",
+) -> list[str]:
+    """Give `tracker` the streams as `rank` finds them in a checkpoint, also one of another layout; what was done, in words.
+
+    Ranks of a grown axis have no state.  `policy` says what then happens: "error" refuses, "reset-all" seeds every
+    stream anew on every rank, "keep-old-and-seed-new" restores the ranks that have a state and seeds the others from
+    their streams.  The decision follows from the layouts alone, so all ranks take the same one.
+
+    Raises RandomStateError: a key lacks an axis the stream depends on (with the ranks that would restore a wrong
+    stream), ranks without a state, unknown format, policy or stream.  Then the tracker is as it was.
+    """
+    streams = list(streams)
+    _check_format(saved, policy)
+    done: list[str] = []
+    fresh: dict[str, bool] = {}
+    for stream in streams:
+        entry = saved["streams"].get(stream.name)
+        if entry is None:
+            raise _refusal(f"the checkpoint has no stream {stream.name!r}; it has {', '.join(saved['streams'])}")
+        check_key(stream, entry["axes"])
+        without = _without_state(stream, entry["states"])
+        if without and policy == "error":
+            raise _refusal(
+                f"{_ranks(without)} have no saved state of {stream.name!r}: the layout grew.  Name a policy:"
+                f" {' or '.join(POLICIES[1:])}",
+                ranks=without,
+            )
+        fresh[stream.name] = policy == "reset-all" or rank in without
+        if policy == "reset-all":
+            done.append(f"{stream.name}: every rank seeded anew")
+        elif without:
+            done.append(f"{stream.name}: {_ranks(without)} seeded anew, the others restored")
+        else:
+            done.append(f"{stream.name}: every rank restored")
+    _install(saved, tracker, streams, rank, fresh)
+    return done
+
+
+def check_key(stream: Stream, saved_axes: Iterable[str]) -> None:
+    """Refuse states that were saved under fewer axes than the stream depends on.
+
+    Raises RandomStateError naming the axes and the ranks that would restore another rank's stream.
+
+    >>> from rankatlas import Mesh
+    >>> stream = SeedPlan(1, Mesh(pp=2, dp=1, tp=2)).stream("default", differ=("pp", "dp", "tp"))
+    >>> check_key(stream, ["dp"])
+    Traceback (most recent call last):
+    rankatlas.errors.RandomStateError: states of 'default' are keyed by dp, but the stream depends on pp, tp as well: \
+ranks 1, 2, 3 would restore another rank's stream
+    """
+    saved_axes = list(saved_axes)
+    mesh = stream.mesh
+    lacking = tuple(
+        axis for axis in mesh.axes if axis in stream.differ and axis not in saved_axes and mesh.size(axis) > 1
+    )
+    if lacking:
+        right = mesh.select(**dict.fromkeys(lacking, 0))
+        wrong = [rank for rank in mesh.select() if rank not in right]
+        raise _refusal(
+            f"states of {stream.name!r} are keyed by {', '.join(saved_axes) or 'nothing'}, but the stream depends on"
+            f" {', '.join(lacking)} as well: {_ranks(wrong)} would restore another rank's stream",
+            axes=lacking,
+            ranks=wrong,
+        )
+
+
+def write_states(saved: Mapping[str, Any], path: str) -> None:
+    """Store a checkpoint as JSON, or compressed where `path` ends in `.npz`; whole or not at all, and no pickle."""
+    import os
+
+    draft = f"{path}.part-{os.getpid()}"
+    text = json.dumps(saved, separators=(",", ":"))
+    try:
+        if path.endswith(".npz"):
+            import numpy
+
+            with open(draft, "wb") as file:
+                numpy.savez_compressed(file, rankatlas=numpy.frombuffer(text.encode(), dtype=numpy.uint8))
+        else:
+            with open(draft, "w", encoding="utf-8") as text_file:
+                text_file.write(text)
+        os.replace(draft, path)
+    finally:
+        if os.path.exists(draft):
+            os.unlink(draft)
+
+
+def read_states(path: str) -> dict[str, Any]:
+    """The checkpoint of `write_states`.  Raises RandomStateError when the file holds none."""
+    try:
+        if path.endswith(".npz"):
+            import numpy
+
+            with numpy.load(path, allow_pickle=False) as stored:
+                text = stored["rankatlas"].tobytes().decode()
+        else:
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+        saved = json.loads(text)
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise _refusal(f"{path!r} holds no random states: {error}") from None
+    _check_format(saved, POLICIES[0])
+    return dict(saved)
+
+
+def _check_format(saved: object, policy: str) -> None:
+    fields = saved if isinstance(saved, Mapping) else {}
+    if (fields.get("format"), fields.get("version")) != (FORMAT, VERSION):
+        raise _refusal(f"this is no {FORMAT} of version {VERSION}")
+    if policy not in POLICIES:
+        raise _refusal(f"policy is one of {', '.join(POLICIES)}, not {policy!r}")
+
+
+def _without_state(stream: Stream, states: Mapping[str, Any]) -> list[int]:
+    """The ranks whose coordinates have no saved state.  A saved axis of size 1 that is gone counts as place 0."""
+    groups = stream.mesh.groups(*stream.same)
+    lost = [group for group in groups if _found(stream, group.ranks[0], states) is None]
+    return sorted(rank for group in lost for rank in group)
+
+
+def _found(stream: Stream, rank: int, states: Mapping[str, Any]) -> Any:
+    return states.get(_text(stream.key(rank)))
+
+
+def _install(
+    saved: Mapping[str, Any], tracker: RngStateTracker, streams: list[Stream], rank: int, fresh: Mapping[str, bool]
+) -> None:
+    kept = {stream.name: stream for stream in streams}
+    restored = {
+        name: _found(stream, rank, saved["streams"][name]["states"]) for name, stream in kept.items() if not fresh[name]
+    }
+    seeds = {name: kept[name].seed(rank) if fresh[name] else restored[name]["seed"] for name in kept}
+    states = {name: entry["states"] for name, entry in restored.items()}
+    # Tried on a tracker of its own first, so that a checkpoint that does not fit leaves this one as it was.
+    for receiver in (RngStateTracker(tracker.keepers), tracker):
+        receiver.restart(seeds)
+        receiver.load_packed(states, saved["backends"])
+
+
+def _text(key: Iterable[Iterable[Any]]) -> str:
+    return ",".join(f"{axis}={place}" for axis, place in key)
+
+
+def _ranks(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:_SHOWN])) + (f", ... ({len(ranks)} in all)" if len(ranks) > _SHOWN else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def _refusal(message: str, axes: tuple[str, ...] = (), ranks: list[int] | None = None) -> RandomStateError:
+    return RandomStateError(message, axes=axes, ranks=ranks or [])
