@@ -84,7 +84,7 @@ def load_states(
     rank: int,
     policy: str = "error",
 ) -> list[str]:
-    """Give `tracker` the streams as `rank` finds them in a checkpoint, also one of another layout; what was done, in words.
+    """Give `tracker` the streams that `rank` finds in a checkpoint, also one of another layout; returns what was done.
 
     Ranks of a grown axis have no state.  `policy` says what then happens: "error" refuses, "reset-all" seeds every
     stream anew on every rank, "keep-old-and-seed-new" restores the ranks that have a state and seeds the others from

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from rankatlas.core import Group, Mesh, Ranks
+from rankatlas.core import Group, Mesh
+from rankatlas.core.description import checked
 from rankatlas.core.roles import assigned
 from rankatlas.errors import PartialTensorError, SeedError
 from rankatlas.seeding.backends import generator, seed_globally
@@ -213,19 +214,32 @@ class SeedPlan:
             for stream in streams
         ]
 
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a plan consists of, as plain data: all its streams follow from it.
+
+        >>> plan = SeedPlan(1234, Mesh(dp=2))
+        >>> SeedPlan.from_state_dict(plan.state_dict()) == plan
+        True
+        """
+        return {"format": "rankatlas.seed-plan", "version": 1, "base_seed": self.base_seed, "mesh": self.mesh.to_dict()}
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> SeedPlan:
+        """The plan of `state_dict`.  Raises DescriptionError, SeedError."""
+        fields = checked(state, "rankatlas.seed-plan", ("base_seed", "mesh"))
+        return cls(fields["base_seed"], Mesh.from_dict(fields["mesh"]))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SeedPlan):
+            return NotImplemented
+        return (self.base_seed, self.mesh) == (other.base_seed, other.mesh)
+
+    def __hash__(self) -> int:
+        return hash((self.base_seed, self.mesh))
+
     def __repr__(self) -> str:
         return f"SeedPlan({self.base_seed}, {self.mesh!r})"
 
 
 def _members(ranks: Sequence[int], most: int = 64) -> list[int]:
     return list(ranks[:most])
-
-
-def sharing(stream: Stream) -> Iterator[range] | Iterator[Ranks]:
-    """The sets of ranks that share the stream, ascending.  Cost: O(axes) each.
-
-    >>> plan = SeedPlan(1, Mesh(dp=2, tp=2))
-    >>> [list(ranks) for ranks in sharing(plan.stream("dropout", same="tp", differ="dp"))]
-    [[0, 1], [2, 3]]
-    """
-    return stream.mesh.groups(*stream.same).ranges()
