@@ -69,10 +69,10 @@ class SeedError(InputError):
     `name` and `seed` are what was asked for; `earlier_name` and `earlier_seed` what stands in its way, or None.
     """
 
-    name: str | None
-    seed: object
-    earlier_name: str | None
-    earlier_seed: int | None
+    name: str | None = None
+    seed: object = None
+    earlier_name: str | None = None
+    earlier_seed: int | None = None
 
 
 class SchemeError(InputError):

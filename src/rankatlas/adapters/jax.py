@@ -102,9 +102,6 @@ class Keys:
             raise SeedError(
                 f"no stream {name!r}; the streams are {', '.join(self._keys) or 'none yet'}",
                 name=name,
-                seed=None,
-                earlier_name=None,
-                earlier_seed=None,
             )
         kept, key = jax.random.split(self._keys[name])
         return key, Keys({**self._keys, name: kept}, self._seeds)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import index as to_index
 
-from rankatlas.core.arrays import cast, refuse_view
+from rankatlas.core.arrays import cast, outer_sum, refuse_view
 from rankatlas.core.ranks import Ranks, progressions
 
 TYPE_CHECKING = False
@@ -207,8 +207,7 @@ class Groups(Sequence[Group]):
             size, stride = members[0] if members else (1, 1)
             table = as_strided(world, (len(rows), size), (rows.step * world.itemsize, stride * world.itemsize))
         else:
-            columns = numpy.asarray(progressions(members, 0))
-            table = numpy.add.outer(numpy.asarray(starts), columns)
+            table = outer_sum(numpy.asarray(starts), numpy.asarray(progressions(members, 0)))
         return cast(table, dtype)
 
     def __reduce__(self) -> tuple[object, ...]:

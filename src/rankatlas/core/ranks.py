@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import index as to_index
 
-from rankatlas.core.arrays import cast, refuse_view
+from rankatlas.core.arrays import cast, outer_sum, refuse_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,7 +157,15 @@ class Ranks(IntSequence):
         import numpy
 
         refuse_view(copy)
-        positions = numpy.arange(self._positions.start, self._positions.stop, self._positions.step, dtype=numpy.int64)
+        taken = self._positions
+        if self._parts and taken == range(self._total()):
+            # All of the sum: one addition per element, the last part fastest.
+            ranks = numpy.full(1, self._start, dtype=numpy.int64)
+            for size, stride in self._parts:
+                steps = numpy.arange(0, size * stride, stride, dtype=numpy.int64)
+                ranks = outer_sum(ranks, steps).reshape(-1)
+            return cast(ranks, dtype)
+        positions = numpy.arange(taken.start, taken.stop, taken.step, dtype=numpy.int64)
         if not self._parts:
             return cast(positions, dtype)
         ranks = numpy.full(len(positions), self._start, dtype=numpy.int64)

@@ -64,9 +64,6 @@ def adapter(name: str) -> Any:
         raise SeedError(
             f"no random backend {name!r}; known are {', '.join(KNOWN)}",
             name=name,
-            seed=None,
-            earlier_name=None,
-            earlier_seed=None,
         )
     path, install = KNOWN[name]
     try:
@@ -88,10 +85,6 @@ def states(names: Iterable[str | KeepsRandomState] | None = None) -> tuple[Keeps
         if not isinstance(keeper, KeepsRandomState) or keeper.name in [other.name for other in found]:
             raise SeedError(
                 f"{name!r} keeps no random state (or stands twice); backends are {', '.join(KNOWN)}",
-                name=None,
-                seed=None,
-                earlier_name=None,
-                earlier_seed=None,
             )
         found.append(keeper)
     return tuple(found)

@@ -18,7 +18,5 @@ def as_seed(seed: object, what: str = "seed") -> int:
     """
     number = as_int(seed, what)
     if not 0 <= number <= MOST:
-        raise SeedError(
-            f"{what} must be 0 to 2**64 - 1, not {number}", name=None, seed=number, earlier_name=None, earlier_seed=None
-        )
+        raise SeedError(f"{what} must be 0 to 2**64 - 1, not {number}", seed=number)
     return number

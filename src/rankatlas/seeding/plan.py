@@ -110,9 +110,7 @@ class SeedPlan:
         Cost: O(axes).  Raises UnnamedAxisError, DuplicateAxisError, UnknownAxisError.
         """
         if not isinstance(name, str) or not name:
-            raise SeedError(
-                f"a stream is named by text, not {name!r}", name=None, seed=None, earlier_name=None, earlier_seed=None
-            )
+            raise SeedError(f"a stream is named by text, not {name!r}")
         roles = assigned(self.mesh, "stream", {"same": same, "differ": differ})
         differ = roles["differ"]
         return Stream(
@@ -132,9 +130,6 @@ class SeedPlan:
             raise SeedError(
                 f"the tensor lies on {layout.mesh}, this plan on {self.mesh}",
                 name=name,
-                seed=None,
-                earlier_name=None,
-                earlier_seed=None,
             )
         if layout.partial:
             raise PartialTensorError(

@@ -64,7 +64,7 @@ class Relations:
     def raise_if_bad(self) -> None:
         """Raise SeedError with the findings, if there are any."""
         if not self.ok:
-            raise SeedError("\n".join(self.lines()), name=None, seed=None, earlier_name=None, earlier_seed=None)
+            raise SeedError("\n".join(self.lines()))
 
     def to_dict(self) -> dict[str, Any]:
         """The findings as plain data."""

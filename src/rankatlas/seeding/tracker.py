@@ -167,12 +167,12 @@ class RngStateTracker:
         """
         fields = data if isinstance(data, dict) else {}
         if (fields.get("format"), fields.get("version")) != ("rankatlas.rng", 1):
-            raise _refusal("this is no state of an RngStateTracker, or of another version")
+            raise SeedError("this is no state of an RngStateTracker, or of another version")
         try:
             packed = {name: stream["states"] for name, stream in fields["streams"].items()}
             seeds = {name: as_seed(stream["seed"]) for name, stream in fields["streams"].items()}
         except (KeyError, TypeError, AttributeError) as error:
-            raise _refusal(f"these states are damaged: {error!r}") from None
+            raise SeedError(f"these states are damaged: {error!r}") from None
         loaded = self._unpacked(packed, fields.get("backends", []))
         self._seeds, self._states = seeds, {}
         self._resume(loaded)
@@ -188,7 +188,7 @@ class RngStateTracker:
 
     def _unpacked(self, packed: Mapping[str, list[Any]], backends: list[str]) -> dict[str, tuple[Any, ...]]:
         if list(backends) != list(self.backends):
-            raise _refusal(
+            raise SeedError(
                 f"these states are of {', '.join(map(str, backends))}; this tracker keeps {', '.join(self.backends)}"
             )
         current = self._save()
@@ -202,7 +202,7 @@ class RngStateTracker:
         except RankatlasError:
             raise
         except Exception as error:
-            raise _refusal(f"these states are damaged: {error!r}") from None
+            raise SeedError(f"these states are damaged: {error!r}") from None
         finally:
             self._load(current)
         return unpacked
@@ -214,16 +214,16 @@ class RngStateTracker:
 
     def _known(self, name: str) -> None:
         if name not in self._states:
-            raise _refusal(f"no stream {name!r}; the streams are {', '.join(self._states) or 'none yet'}", name=name)
+            raise SeedError(f"no stream {name!r}; the streams are {', '.join(self._states) or 'none yet'}", name=name)
 
     def _free(self, name: str, seed: int) -> int:
         """`seed` as an int, once neither it nor the name is taken."""
         if not isinstance(name, str) or not name:
-            raise _refusal(f"a stream is named by text, not {name!r}")
+            raise SeedError(f"a stream is named by text, not {name!r}")
         seed = as_seed(seed)
         if name in self._seeds:
             taken = self._seeds[name]
-            raise _refusal(
+            raise SeedError(
                 f"name {name!r} already bound to {taken}; reset() forgets it",
                 name=name,
                 seed=seed,
@@ -232,7 +232,7 @@ class RngStateTracker:
             )
         holder = next((other for other, used in self._seeds.items() if used == seed), None)
         if holder is not None:
-            raise _refusal(
+            raise SeedError(
                 f"seed {seed} already used by {holder!r}: two streams with one seed draw the same numbers",
                 name=name,
                 seed=seed,
@@ -270,8 +270,3 @@ class RngStateTracker:
 
     def __repr__(self) -> str:
         return f"RngStateTracker({', '.join(f'{name}={seed}' for name, seed in self._seeds.items())})"
-
-
-def _refusal(message: str, **fields: Any) -> SeedError:
-    facts: dict[str, Any] = {"name": None, "seed": None, "earlier_name": None, "earlier_seed": None}
-    return SeedError(message, **{**facts, **fields})

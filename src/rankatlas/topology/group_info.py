@@ -6,7 +6,7 @@ from collections import namedtuple
 from collections.abc import Iterator
 from operator import index as to_index
 
-from rankatlas.core import IntSequence, Mesh, Ranks
+from rankatlas.core import IntSequence, Mesh
 from rankatlas.core.arrays import cast, refuse_view
 
 TYPE_CHECKING = False
@@ -25,13 +25,24 @@ else:
     _Fields = namedtuple("GroupInfo", ["size", "rank", "world"])
 
 
-class ListToBe(Ranks):
-    """Ranks that turn into a plain list when a `GroupInfo` that holds them is read."""
+class ListToBe:
+    """The ranks of one group, which turn into a plain list when a `GroupInfo` that holds them is read.
 
-    __slots__ = ()
+    Equal to that list already, because tuples compare what they hold without asking `GroupInfo`.
+    """
+
+    __slots__ = ("ranks",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, ranks: range) -> None:
+        self.ranks = ranks
+
+    def __eq__(self, other: object) -> bool:
+        ranks = list(self.ranks)
+        return ranks == (list(other.ranks) if isinstance(other, ListToBe) else other)
 
     def __repr__(self) -> str:
-        return repr(list(self))
+        return repr(list(self.ranks))
 
 
 class GroupInfo(_Fields):
@@ -57,7 +68,7 @@ class GroupInfo(_Fields):
                 pass
             world = tuple.__getitem__(self, 2)
             if type(world) is ListToBe:
-                world = self.__dict__["world"] = list(world)
+                world = self.__dict__["world"] = list(world.ranks)
             return world
 
         # Everything that looks into the tuple must find the list, so none of tuple's own ways stay.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rankatlas.core import Mesh, Ranks
 from rankatlas.core.sizes import checked_size, resolve
-from rankatlas.errors import ArgumentsError, SizeError
+from rankatlas.errors import ArgumentsError, InputError
 from rankatlas.topology.group_info import DataRanks, GroupInfo, ListToBe
 from rankatlas.topology.training_args import AXES, ORDERS, read_arguments
 
@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
+_INFOS = {axis: f"{axis}_info" for axis in AXES}
 
 
 class Topology:
@@ -69,8 +71,9 @@ class Topology:
             "mp": mp_degree,
             "sep": sep_degree,
         }
-        mesh = _mesh(names, degrees, world_size)
-        self.__dict__.update(_answers(mesh, device_rank), order=list(names))
+        answers = self.__dict__  # filled here once; __setattr__ is closed
+        _answer(answers, _mesh(names, degrees, world_size), device_rank)
+        answers["order"] = list(names)
 
     @classmethod
     def from_args(
@@ -126,8 +129,8 @@ class Topology:
 def _order(order: str | Iterable[str]) -> tuple[str, ...]:
     try:
         names = ORDERS.get(order, ()) if isinstance(order, str) else tuple(order)
-        if len(names) == len(AXES) and set(names) == set(AXES):
-            return tuple(str.__str__(axis) for axis in names) if type(order) is not tuple else names
+        if len(names) == len(_INFOS) and _INFOS.keys() == set(names):
+            return names if type(order) is tuple else tuple(str.__str__(axis) for axis in names)
     except TypeError:  # not iterable, or of things no axis is
         pass
     raise ArgumentsError(
@@ -138,16 +141,15 @@ def _order(order: str | Iterable[str]) -> tuple[str, ...]:
 
 def _mesh(names: tuple[str, ...], degrees: dict[str, int | None], world_size: int) -> Mesh:
     """The mesh of degrees that fit the world; when they do not, `resolve` infers dp or explains."""
-    if None not in degrees.values():
-        try:
-            mesh = Mesh(**{axis: degrees[axis] for axis in names})  # type: ignore[arg-type]
-        except SizeError:
-            mesh = None
-        if mesh is not None and type(world_size) is int and mesh.world_size == world_size:
+    try:
+        mesh = Mesh(**{axis: degrees[axis] for axis in names})  # type: ignore[arg-type]
+        if type(world_size) is int and mesh.world_size == world_size:
             return mesh
+    except InputError:
+        pass  # told below, with the names the caller uses
     for axis, degree in degrees.items():
         if degree is not None:
-            checked_size(axis, degree, label=f"{axis}_degree")  # named as the caller names it
+            checked_size(axis, degree, label=f"{axis}_degree")
     unset = [f"{axis}_degree" for axis in AXES[1:] if degrees[axis] is None]
     if unset:
         raise ArgumentsError(f"{unset[0]} must be an integer; only dp_degree may be None", names=tuple(unset))
@@ -155,32 +157,25 @@ def _mesh(names: tuple[str, ...], degrees: dict[str, int | None], world_size: in
     return Mesh(**resolve({axis: degrees[axis] for axis in names}, world_size, origins=origins))
 
 
-def _answers(mesh: Mesh, device_rank: int) -> dict[str, Any]:
+def _answer(answers: dict[str, Any], mesh: Mesh, device_rank: int) -> None:
     """Every attribute of the topology of `device_rank`, each group's list still to be made."""
     if type(device_rank) is not int or not 0 <= device_rank < mesh.world_size:
         device_rank = mesh.rank(**mesh.coordinate(device_rank))  # a plain int, or the error that says why not
-    infos = {}
     for axis, size, stride in zip(mesh.axes, mesh.sizes, mesh.strides):
         place = device_rank // stride % size
         start = device_rank - place * stride
-        infos[axis] = _info(size, place, ListToBe(range(start, start + size * stride, stride)))
-    dp_size, dp_rank = infos["dp"].size, infos["dp"].rank
-    sharding_size, sharding_rank = infos["sharding"].size, infos["sharding"].rank
+        answers[_INFOS[axis]] = _info((size, place, ListToBe(range(start, start + size * stride, stride))))
+    dp_size, dp_rank, _ = tuple.__iter__(answers["dp_info"])
+    sharding_size, sharding_rank, _ = tuple.__iter__(answers["sharding_info"])
+    pp_size, pp_rank, _ = tuple.__iter__(answers["pp_info"])
     data_size = dp_size * sharding_size
-    return {
-        "mesh": mesh,
-        "world": _info(mesh.world_size, device_rank, Ranks(range(mesh.world_size))),
-        "dp_info": infos["dp"],
-        "pp_info": infos["pp"],
-        "sharding_info": infos["sharding"],
-        "mp_info": infos["mp"],
-        "sep_info": infos["sep"],
-        "data_info": _info(data_size, dp_rank * sharding_size + sharding_rank, DataRanks(mesh)),
-        "is_last": infos["pp"].rank == infos["pp"].size - 1,
-        "data_inner_times": mesh.world_size // data_size,
-    }
+    answers["mesh"] = mesh
+    answers["world"] = _info((mesh.world_size, device_rank, Ranks(range(mesh.world_size))))
+    answers["data_info"] = _info((data_size, dp_rank * sharding_size + sharding_rank, DataRanks(mesh)))
+    answers["is_last"] = pp_rank == pp_size - 1
+    answers["data_inner_times"] = mesh.world_size // data_size
 
 
-def _info(size: int, rank: int, world: Sequence[int]) -> GroupInfo:
+def _info(fields: tuple[int, int, Sequence[int] | ListToBe]) -> GroupInfo:
     # Seven of these are made for every Topology; the named constructor costs three times as much.
-    return tuple.__new__(GroupInfo, (size, rank, world))
+    return tuple.__new__(GroupInfo, fields)
