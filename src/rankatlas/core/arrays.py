@@ -4,11 +4,12 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     import numpy
 
-_LONG = 64
+_LONG = 32
 
 
 def refuse_view(copy: bool | None) -> None:
@@ -17,17 +18,27 @@ def refuse_view(copy: bool | None) -> None:
         raise ValueError("ranks are computed, not stored: an array of them is always a copy")
 
 
-def outer_sum(rows: numpy.ndarray[Any, Any], columns: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
-    """The (rows, columns) int64 table of all sums, one pass over it with the inner loop along a long side."""
+def sums(start: int, parts: Sequence[tuple[int, int]]) -> numpy.ndarray[Any, Any]:
+    """Every `start` + one multiple of each stride of the (size, stride) `parts`, flat int64, the last part fastest.
+
+    One addition per element and little memory beside the result: the minor parts are summed first.
+
+    >>> sums(4, [(2, 8), (2, 1)]).tolist()
+    [4, 5, 12, 13]
+    """
     import numpy
 
-    table = numpy.empty((len(rows), len(columns)), dtype=numpy.int64)
-    if len(columns) < _LONG:
-        # Short rows one by one would cost more in loops than in additions: walk down the columns instead.
-        numpy.add(columns[:, None], rows, out=table.T, order="C")
-    else:
-        numpy.add(rows[:, None], columns, out=table)
-    return table
+    found = numpy.full(1, start, dtype=numpy.int64)
+    for size, stride in reversed(parts):
+        steps = numpy.arange(0, size * stride, stride, dtype=numpy.int64)
+        table = numpy.empty((size, len(found)), dtype=numpy.int64)
+        if len(found) < _LONG:
+            # Short rows one by one would cost more in loops than in additions: walk down the columns instead.
+            numpy.add(found[:, None], steps, out=table.T, order="C")
+        else:
+            numpy.add(steps[:, None], found, out=table)
+        found = table.reshape(-1)
+    return found
 
 
 def cast(ranks: numpy.ndarray[Any, Any], dtype: Any) -> numpy.ndarray[Any, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import index as to_index
 
-from rankatlas.core.arrays import cast, outer_sum, refuse_view
+from rankatlas.core.arrays import cast, refuse_view, sums
 from rankatlas.core.ranks import Ranks, progressions
 
 TYPE_CHECKING = False
@@ -198,16 +198,17 @@ class Groups(Sequence[Group]):
         from numpy.lib.stride_tricks import as_strided
 
         refuse_view(copy)
-        starts, members = self._starts(), self._mesh._parts(self._axes)
-        rows = starts.as_range()
-        if rows is not None and len(members) <= 1:
+        mesh = self._mesh
+        rest = mesh._parts(axis for axis in mesh.axes if axis not in self._axes)
+        members = mesh._parts(self._axes)
+        if len(rest) <= 1 and len(members) <= 1:
             # Both directions are one progression, so the table is a view of one arange of the world.
-            first = self._mesh.first_rank
-            world = numpy.arange(first, first + self._mesh.world_size, dtype=numpy.int64)
-            size, stride = members[0] if members else (1, 1)
-            table = as_strided(world, (len(rows), size), (rows.step * world.itemsize, stride * world.itemsize))
+            first, last = mesh.first_rank, mesh.first_rank + mesh.world_size
+            world = numpy.arange(first, last, dtype=numpy.int64)
+            (rows, down), (columns, across) = (parts[0] if parts else (1, 1) for parts in (rest, members))
+            table = as_strided(world, (rows, columns), (down * world.itemsize, across * world.itemsize))
         else:
-            table = outer_sum(numpy.asarray(starts), numpy.asarray(progressions(members, 0)))
+            table = sums(mesh.first_rank, [*rest, *members]).reshape(len(self), self.size)
         return cast(table, dtype)
 
     def __reduce__(self) -> tuple[object, ...]:

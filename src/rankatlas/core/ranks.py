@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import index as to_index
 
-from rankatlas.core.arrays import cast, outer_sum, refuse_view
+from rankatlas.core.arrays import cast, refuse_view, sums
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,12 +159,7 @@ class Ranks(IntSequence):
         refuse_view(copy)
         taken = self._positions
         if self._parts and taken == range(self._total()):
-            # All of the sum: one addition per element, the last part fastest.
-            ranks = numpy.full(1, self._start, dtype=numpy.int64)
-            for size, stride in self._parts:
-                steps = numpy.arange(0, size * stride, stride, dtype=numpy.int64)
-                ranks = outer_sum(ranks, steps).reshape(-1)
-            return cast(ranks, dtype)
+            return cast(sums(self._start, self._parts), dtype)
         positions = numpy.arange(taken.start, taken.stop, taken.step, dtype=numpy.int64)
         if not self._parts:
             return cast(positions, dtype)
