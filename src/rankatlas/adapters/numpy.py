@@ -7,6 +7,7 @@ from typing import Any
 import numpy
 
 _WORD = 2**32
+_WORDS = 624  # of a Mersenne twister
 
 
 class RandomState:
@@ -26,7 +27,8 @@ class RandomState:
         return numpy.random.get_state(legacy=False)
 
     def set_state(self, state: Any) -> None:
-        """As `numpy.random.set_state`."""
+        """As `numpy.random.set_state`, which itself would read beyond a damaged state."""
+        _check_twister(state)
         numpy.random.set_state(state)
 
     def pack(self, state: Any) -> Any:
@@ -64,6 +66,7 @@ class GeneratorState:
 
     def set_state(self, state: Any) -> None:
         """Set the bit generator's state."""
+        _check_twister(state)
         self.generator.bit_generator.state = state
 
     def pack(self, state: Any) -> Any:
@@ -73,6 +76,13 @@ class GeneratorState:
     def unpack(self, data: Any) -> Any:
         """The state of `pack`; bit generators accept lists where they keep arrays."""
         return data
+
+
+def _check_twister(state: Any) -> None:
+    """Raise ValueError for a Mersenne twister whose position is outside its words."""
+    inner = state["state"]
+    if "pos" in inner and not (0 <= inner["pos"] <= _WORDS and len(inner["key"]) == _WORDS):
+        raise ValueError(f"position {inner['pos']} of {len(inner['key'])} words; a Mersenne twister has {_WORDS}")
 
 
 def _plain(value: Any) -> Any:

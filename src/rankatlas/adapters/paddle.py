@@ -10,7 +10,10 @@ from rankatlas.errors import RandomStateError
 
 
 class RandomState:
-    """The global state of Paddle, as `paddle.seed` and `paddle.get_rng_state` see it."""
+    """The global state of Paddle, as `paddle.seed` and `paddle.get_rng_state` see it.
+
+    Paddle's CPU generator starts from the low 32 bits of a seed, and its state cannot be set, so no more count there.
+    """
 
     name = "paddle"
 

@@ -40,6 +40,8 @@ class RandomState:
     def unpack(self, data: Any) -> Any:
         """The state of `pack`."""
         version, numbers, gauss = data
+        if gauss is not None and not isinstance(gauss, float):
+            raise ValueError(f"the second normal deviate is a float or None, not {gauss!r}")
         return version, tuple(numbers), gauss
 
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import random
+import struct
 from typing import Any
 
 import torch
 
 _SIGN = 2**63
+_WORD = 2**32
+_WORDS = 624  # of a Mersenne twister
+_FIRST_WORD = 24  # where they begin in a CPU state: after the seed, two flags and the position
 
 
 class RandomState:
-    """The global state of torch: its CPU generator and the current CUDA device's."""
+    """The global state of torch: its CPU generator and the current CUDA device's.
+
+    torch's CPU generator starts from the low 32 bits of a seed.  So that larger seeds count whole, as they do on a
+    device, they start it as Python's `random` starts the same Mersenne twister.
+    """
 
     name = "torch"
 
     def seed(self, seed: int) -> None:
-        """Seed as `torch.manual_seed`, which seeds every device."""
-        torch.manual_seed(_signed(seed))
+        """Seed as `torch.manual_seed`, which seeds every device; from 2^32 on all 64 bits count on the CPU too."""
+        _start(torch.default_generator, seed, torch.manual_seed)
 
     def get_state(self) -> Any:
         """CPU state and, with CUDA in use, that of the current device."""
@@ -51,10 +60,20 @@ def _signed(seed: int) -> int:
     return seed if seed < _SIGN else seed - 2 * _SIGN
 
 
+def _start(made: torch.Generator, seed: int, manual_seed: Any) -> None:
+    """Seed by `manual_seed`, and where that would drop the upper half, fill a CPU generator's twister by all of it."""
+    manual_seed(_signed(seed))
+    if seed >= _WORD and made.device.type == "cpu":
+        state = bytearray(made.get_state().tolist())
+        words = random.Random(seed).getstate()[1][:_WORDS]
+        struct.pack_into(f"={_WORDS}Q", state, _FIRST_WORD, *words)
+        made.set_state(torch.tensor(list(state), dtype=torch.uint8))
+
+
 def generator(seed: int, device: str = "cpu") -> torch.Generator:
-    """A new `torch.Generator` on `device`."""
+    """A new `torch.Generator` on `device`, for which all 64 bits of the seed count."""
     made = torch.Generator(device=device)
-    made.manual_seed(_signed(seed))
+    _start(made, seed, made.manual_seed)
     return made
 
 

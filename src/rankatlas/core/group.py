@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from rankatlas.core.mesh import Mesh
 
+    Parts = tuple[tuple[int, int], ...]
+
 _SHOWN = 16  # members a repr lists
 
 
@@ -37,11 +39,14 @@ class Group:
 
     __module__ = "rankatlas"  # the public home: pickles must not depend on where the file is
 
-    __slots__ = ("_axes", "_group_rank", "_mesh", "_start")
+    __slots__ = ("_axes", "_group_rank", "_mesh", "_parts", "_start")
 
-    def __init__(self, mesh: Mesh, axes: tuple[str, ...], start: int, group_rank: int | None = None) -> None:
+    def __init__(
+        self, mesh: Mesh, axes: tuple[str, ...], parts: Parts, start: int, group_rank: int | None = None
+    ) -> None:
         self._mesh = mesh
         self._axes = axes
+        self._parts = parts
         self._start = start
         self._group_rank = group_rank
 
@@ -73,7 +78,7 @@ class Group:
     @property
     def ranks(self) -> Ranks:
         """The members, ascending, as a lazy sequence equal to the list of them."""
-        return progressions(self._mesh._parts(self._axes), self._start)
+        return progressions(self._parts, self._start)
 
     def __len__(self) -> int:
         return self.size
@@ -101,7 +106,7 @@ class Group:
         return f"Group(axes={self._axes!r}, index={self.index}, size={self.size}, ranks=[{shown}]{place})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Group, (self._mesh, self._axes, self._start, self._group_rank)
+        return Group, (self._mesh, self._axes, self._parts, self._start, self._group_rank)
 
 
 class Groups(Sequence[Group]):
@@ -152,11 +157,12 @@ class Groups(Sequence[Group]):
         if not -count <= index < count:
             raise IndexError(f"group {index} is outside the {count} groups over {self._axes!r}")
         start = self._starts()[index]
-        return Group(self._mesh, self._axes, start)
+        return Group(self._mesh, self._axes, self._mesh._parts(self._axes), start)
 
     def __iter__(self) -> Iterator[Group]:
         mesh, axes = self._mesh, self._axes
-        return (Group(mesh, axes, start) for start in self._starts())
+        parts = mesh._parts(axes)
+        return (Group(mesh, axes, parts, start) for start in self._starts())
 
     def ranges(self) -> Iterator[range] | Iterator[Ranks]:
         """The bare members of every group: `range` objects where a group is one progression, else `Ranks`.

@@ -178,8 +178,11 @@ class Mesh:
         if len(axes) == 1:  # the everyday question, answered without any loop
             position = self._position(axes[0])
             stride = self._strides[position]
-            place = offset // stride % self._sizes[position]
-            return Group(self, self._axes[position : position + 1], self._first_rank + offset - place * stride, place)
+            size = self._sizes[position]
+            place = offset // stride % size
+            parts = ((size, stride),) if size > 1 else ()
+            start = self._first_rank + offset - place * stride
+            return Group(self, self._axes[position : position + 1], parts, start, place)
         names = self._ordered(axes)
         group_rank = 0
         start = self._first_rank + offset
@@ -188,7 +191,7 @@ class Mesh:
                 place = offset // stride % size
                 group_rank = group_rank * size + place
                 start -= place * stride
-        return Group(self, names, start, group_rank)
+        return Group(self, names, self._parts(names), start, group_rank)
 
     def groups(self, *axes: str) -> Groups:
         """All groups over `axes`, a lazy sequence in which every rank stands exactly once.
@@ -358,7 +361,7 @@ class Mesh:
             volume *= self._sizes[self._axes.index(axis)]
         return volume
 
-    def _parts(self, axes: Iterable[str]) -> list[tuple[int, int]]:
+    def _parts(self, axes: Iterable[str]) -> tuple[tuple[int, int], ...]:
         """The (size, stride) progressions along `axes` (in mesh order), coalesced: a law decides, not adjacency."""
         parts: list[tuple[int, int]] = []
         for axis in axes:
@@ -369,7 +372,7 @@ class Mesh:
                 if parts and parts[-1][1] == size * stride:
                     size *= parts.pop()[0]
                 parts.append((size, stride))
-        return parts
+        return tuple(parts)
 
     def _group_index(self, axes: tuple[str, ...], start: int) -> int:
         offset = start - self._first_rank

@@ -173,10 +173,10 @@ class Ranks(IntSequence):
         return type(self), (self._positions, self._parts, self._start)
 
 
-def progressions(parts: Sequence[tuple[int, int]], start: int) -> Ranks:
+def progressions(parts: tuple[tuple[int, int], ...], start: int) -> Ranks:
     """The `Ranks` of coalesced (size, stride) parts: one range where there is at most one.  Cost: O(parts).
 
-    >>> progressions([(2, 8), (2, 1)], 4)
+    >>> progressions(((2, 8), (2, 1)), 4)
     [4, 5, 12, 13]
     """
     if len(parts) == 1:
@@ -185,7 +185,7 @@ def progressions(parts: Sequence[tuple[int, int]], start: int) -> Ranks:
     total = 1
     for size, _ in parts:
         total *= size
-    return Ranks(range(total), tuple(parts), start) if parts else Ranks(range(start, start + 1))
+    return Ranks(range(total), parts, start) if parts else Ranks(range(start, start + 1))
 
 
 def _taken(positions: range, parts: tuple[tuple[int, int], ...], start: int) -> Ranks:

@@ -9,12 +9,16 @@ import sys
 from collections.abc import Iterable
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Protocol, runtime_checkable
 
 from rankatlas.errors import SeedError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+else:
+    Protocol = object  # a protocol is for the type checker; importing typing would double the time of this import
 
-@runtime_checkable
+
 class KeepsRandomState(Protocol):
     """The global random state of one framework.
 
@@ -49,6 +53,7 @@ KNOWN = MappingProxyType(
         "jax": ("rankatlas.adapters.jax", "pip install jax"),
     }
 )
+_PROTOCOL = ("name", "seed", "get_state", "set_state", "pack", "unpack")
 _FOLLOWED = ("numpy", "torch", "paddle")  # seeded when a program has them already; JAX keeps no global state
 
 
@@ -82,7 +87,7 @@ def states(names: Iterable[str | KeepsRandomState] | None = None) -> tuple[Keeps
     found: list[KeepsRandomState] = []
     for name in (names,) if isinstance(names, str) else names:
         keeper = adapter(name).RandomState() if isinstance(name, str) else name
-        if not isinstance(keeper, KeepsRandomState) or keeper.name in [other.name for other in found]:
+        if not all(hasattr(keeper, part) for part in _PROTOCOL) or keeper.name in [other.name for other in found]:
             raise SeedError(
                 f"{name!r} keeps no random state (or stands twice); backends are {', '.join(KNOWN)}",
             )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rankatlas.core import Ranks
+from rankatlas.core import Mesh, Ranks
 from rankatlas.errors import RandomStateError
 from rankatlas.seeding.plan import SeedPlan, Stream
 from rankatlas.seeding.tracker import RngStateTracker
@@ -51,6 +52,11 @@ def join_states(plan: SeedPlan, streams: Iterable[Stream], parts: Iterable[Mappi
     streams = list(streams)
     joined: dict[str, dict[str, Any]] = {stream.name: {} for stream in streams}
     backends: list[str] = []
+    places: dict[str, set[str]] = {}
+    for stream in streams:
+        if stream.mesh != plan.mesh:
+            raise _refusal(f"stream {stream.name!r} lies on {stream.mesh}, the plan on {plan.mesh}")
+        places[stream.name] = {_text(stream.key(rank)) for rank in writers(stream)}
     for part in parts:
         if backends and part["backends"] != backends:
             raise _refusal(f"some ranks keep {', '.join(backends)}, others {', '.join(part['backends'])}")
@@ -59,6 +65,8 @@ def join_states(plan: SeedPlan, streams: Iterable[Stream], parts: Iterable[Mappi
             key = _text(entry["key"])
             if name not in joined:
                 raise _refusal(f"a rank saved stream {name!r}, which is not among those to join")
+            if key not in places[name]:
+                raise _refusal(f"a rank saved {name!r} at {key or 'every rank'}, which is no place of {plan.mesh}")
             if key in joined[name]:
                 raise _refusal(f"the state of {name!r} at {key or 'every rank'} was saved twice")
             joined[name][key] = {"seed": entry["seed"], "states": entry["states"]}
@@ -102,7 +110,8 @@ def load_states(
         if entry is None:
             raise _refusal(f"the checkpoint has no stream {stream.name!r}; it has {', '.join(saved['streams'])}")
         check_key(stream, entry["axes"])
-        without = _without_state(stream, entry["states"])
+        _check_no_extra_axes(stream, entry["axes"], saved)
+        without = _without_state(stream, entry)
         if without and policy == "error":
             raise _refusal(
                 f"{_ranks(without)} have no saved state of {stream.name!r}: the layout grew.  Name a policy:"
@@ -148,10 +157,9 @@ ranks 1, 2, 3 would restore another rank's stream
         )
 
 
-def write_states(saved: Mapping[str, Any], path: str) -> None:
+def write_states(saved: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Store a checkpoint as JSON, or compressed where `path` ends in `.npz`; whole or not at all, and no pickle."""
-    import os
-
+    path = os.fspath(path)
     draft = f"{path}.part-{os.getpid()}"
     text = json.dumps(saved, separators=(",", ":"))
     try:
@@ -169,8 +177,9 @@ def write_states(saved: Mapping[str, Any], path: str) -> None:
             os.unlink(draft)
 
 
-def read_states(path: str) -> dict[str, Any]:
+def read_states(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The checkpoint of `write_states`.  Raises RandomStateError when the file holds none."""
+    path = os.fspath(path)
     try:
         if path.endswith(".npz"):
             import numpy
@@ -181,7 +190,7 @@ def read_states(path: str) -> dict[str, Any]:
             with open(path, encoding="utf-8") as file:
                 text = file.read()
         saved = json.loads(text)
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except Exception as error:  # a damaged archive fails in a dozen ways
         raise _refusal(f"{path!r} holds no random states: {error}") from None
     _check_format(saved, POLICIES[0])
     return dict(saved)
@@ -191,34 +200,65 @@ def _check_format(saved: object, policy: str) -> None:
     fields = saved if isinstance(saved, Mapping) else {}
     if (fields.get("format"), fields.get("version")) != (FORMAT, VERSION):
         raise _refusal(f"this is no {FORMAT} of version {VERSION}")
+    streams = fields.get("streams")
+    whole = (
+        isinstance(streams, Mapping)
+        and isinstance(fields.get("backends"), list)
+        and all(isinstance(entry, Mapping) and _is_whole(entry) for entry in streams.values())
+    )
+    if not whole:
+        raise _refusal("this checkpoint of random states is damaged: its streams are not whole")
     if policy not in POLICIES:
         raise _refusal(f"policy is one of {', '.join(POLICIES)}, not {policy!r}")
 
 
-def _without_state(stream: Stream, states: Mapping[str, Any]) -> list[int]:
-    """The ranks whose coordinates have no saved state.  A saved axis of size 1 that is gone counts as place 0."""
+def _is_whole(entry: Mapping[str, Any]) -> bool:
+    axes, states = entry.get("axes"), entry.get("states")
+    return (
+        isinstance(axes, list)
+        and all(isinstance(axis, str) for axis in axes)
+        and isinstance(states, Mapping)
+        and all(isinstance(kept, Mapping) and {"seed", "states"} <= set(kept) for kept in states.values())
+    )
+
+
+def _check_no_extra_axes(stream: Stream, saved_axes: list[str], saved: Mapping[str, Any]) -> None:
+    """Refuse states that differ along an axis along which the stream is the same now: which one counts is not known."""
+    before = Mesh.from_dict(saved.get("mesh", {}))
+    extra = [axis for axis in saved_axes if axis not in stream.differ and before.size(axis) > 1]
+    if extra:
+        raise _refusal(
+            f"states of {stream.name!r} were saved one per place along {', '.join(extra)}, along which the stream is the"
+            " same here: which of them to take is not said",
+            axes=tuple(extra),
+        )
+
+
+def _without_state(stream: Stream, entry: Mapping[str, Any]) -> list[int]:
+    """The ranks whose coordinates have no saved state."""
     groups = stream.mesh.groups(*stream.same)
-    lost = [group for group in groups if _found(stream, group.ranks[0], states) is None]
+    lost = [group for group in groups if _found(stream, group.ranks[0], entry) is None]
     return sorted(rank for group in lost for rank in group)
 
 
-def _found(stream: Stream, rank: int, states: Mapping[str, Any]) -> Any:
-    return states.get(_text(stream.key(rank)))
+def _found(stream: Stream, rank: int, entry: Mapping[str, Any]) -> Any:
+    """The saved state of `rank`: an axis that one of the two layouts lacks has size 1 in the other, so place 0."""
+    places = dict(stream.key(rank))
+    return entry["states"].get(_text((axis, places.get(axis, 0)) for axis in entry["axes"]))
 
 
 def _install(
     saved: Mapping[str, Any], tracker: RngStateTracker, streams: list[Stream], rank: int, fresh: Mapping[str, bool]
 ) -> None:
     kept = {stream.name: stream for stream in streams}
-    restored = {
-        name: _found(stream, rank, saved["streams"][name]["states"]) for name, stream in kept.items() if not fresh[name]
-    }
+    restored = {name: _found(kept[name], rank, saved["streams"][name]) for name in kept if not fresh[name]}
     seeds = {name: kept[name].seed(rank) if fresh[name] else restored[name]["seed"] for name in kept}
     states = {name: entry["states"] for name, entry in restored.items()}
     # Tried on a tracker of its own first, so that a checkpoint that does not fit leaves this one as it was.
     for receiver in (RngStateTracker(tracker.keepers), tracker):
         receiver.restart(seeds)
-        receiver.load_packed(states, saved["backends"])
+        if states:
+            receiver.load_packed(states, saved["backends"])
 
 
 def _text(key: Iterable[Iterable[Any]]) -> str:

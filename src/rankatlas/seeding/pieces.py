@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from math import prod
 
@@ -32,14 +32,18 @@ class Piece:
     def __init__(self, stream: Stream, global_shape: Sequence[int], spec: Spec, rank: int) -> None:
         mesh = stream.mesh
         places = mesh.coordinate(rank)
+        if not isinstance(global_shape, Iterable):
+            raise InputError(f"global_shape is a sequence of sizes, not {global_shape!r}")
         sizes = [as_int(size, "a size of global_shape") for size in global_shape]
-        if min(sizes, default=0) < 0 or isinstance(spec, str) or len(spec) != len(sizes):
+        entries = [] if isinstance(spec, str) or not isinstance(spec, Iterable) else list(spec)
+        named = all(entry is None or isinstance(entry, (str, list, tuple)) for entry in entries)
+        if min(sizes, default=0) < 0 or len(entries) != len(sizes) or not named:
             raise InputError(
                 f"spec names for each dimension of {tuple(sizes)} the axis that splits it, or None; got {spec!r}"
             )
         used: list[str] = []
         begins, lengths = [], []
-        for dimension, (size, entry) in enumerate(zip(sizes, spec)):
+        for dimension, (size, entry) in enumerate(zip(sizes, entries)):
             axes = () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
             index, parts = 0, 1
             for axis in axes:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
-from typing import Any
 
 from rankatlas.core import Group, Mesh
 from rankatlas.core.description import checked
@@ -14,6 +11,10 @@ from rankatlas.errors import PartialTensorError, SeedError
 from rankatlas.seeding.backends import generator, seed_globally
 from rankatlas.seeding.integers import as_seed
 from rankatlas.tensors import TensorLayout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _VERSION = "rankatlas.stream.1"
 _MODEL_AXES = ("tp", "mp")  # inside a tensor-parallel group activations are copies
@@ -49,6 +50,9 @@ class Stream:
 
         Cost: O(axes).  Raises RankError.
         """
+        import json
+        from hashlib import blake2b
+
         text = json.dumps([_VERSION, self.base_seed, self.name, self.key(rank)], separators=(",", ":"))
         return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
@@ -142,13 +146,16 @@ class SeedPlan:
         """The streams Megatron-core keeps, with the relations it intends.
 
         `data-parallel-rng` (the default state): same within a stage, different between stages.  `model-parallel-rng`:
-        different along tp as well.  `expert-parallel-rng`: different along ep and etp, same along edp; only on a mesh
+        different along tp as well.  `context-parallel-rng`: along cp too, for what is split by sequence; only on a mesh
+        with cp, and an addition of ours: core 0.16 has no such state.  `expert-parallel-rng`: different along ep and etp, same along edp; only on a mesh
         that has one of them.  Source: `model_parallel_cuda_manual_seed` and `_set_random_seed` of core 0.16.
 
         >>> {name: stream.differ for name, stream in SeedPlan(1, Mesh(pp=2, dp=2, tp=2)).megatron().items()}
         {'data-parallel-rng': ('pp',), 'model-parallel-rng': ('pp', 'tp')}
         """
         wanted = {"data-parallel-rng": ("pp",), "model-parallel-rng": ("pp", "tp")}
+        if "cp" in self.mesh.axes:
+            wanted["context-parallel-rng"] = ("pp", "tp", "cp")
         if any(axis in self.mesh.axes for axis in ("ep", "etp")):
             wanted["expert-parallel-rng"] = ("pp", "ep", "etp")
         return {name: self._differing(name, axes) for name, axes in wanted.items()}
@@ -156,7 +163,7 @@ class SeedPlan:
     def paddle(self) -> dict[str, Stream]:
         """The streams PaddleNLP's Trainer keeps, with the relations its seeds have.
 
-        `global_seed`: same along mp only.  `local_seed`: different everywhere.  `random_seed` (the host's): different
+        `global_seed`: same along mp (and cp, in PaddleFormers' variant) only.  `local_seed`: different everywhere.  `random_seed` (the host's): different
         between stages only.
 
         >>> {name: stream.same for name, stream in SeedPlan(1, Mesh(pp=2, dp=2, mp=2)).paddle().items()}
@@ -164,7 +171,9 @@ class SeedPlan:
         """
         everything = self.mesh.axes
         return {
-            "global_seed": self._differing("global_seed", [axis for axis in everything if axis not in _MODEL_AXES]),
+            "global_seed": self._differing(
+                "global_seed", [axis for axis in everything if axis not in (*_MODEL_AXES, "cp")]
+            ),
             "local_seed": self._differing("local_seed", everything),
             "random_seed": self._differing("random_seed", ("pp",)),
         }

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Any
 
 from rankatlas.seeding.backends import KeepsRandomState, adapter, states
 from rankatlas.seeding.integers import as_seed
 from rankatlas.seeding.reference import DistributedSeeds, distributed_seeds
 from rankatlas.seeding.tracker import RngStateTracker
 from rankatlas.topology import Topology
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # The one process-wide object, because the programs that call get_rng_state_tracker() expect one.
 _TRACKER = RngStateTracker()

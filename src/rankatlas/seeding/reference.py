@@ -63,6 +63,8 @@ def distributed_seeds(
     places: dict[str, int] = {}
     sizes: dict[str, int] = {}
     world = 1
+    if rank is not None and not isinstance(source, (Topology, Mesh)):
+        raise InputError(f"rank={rank} needs a mesh to have a place in")
     if source is None:
         pass
     elif isinstance(source, Topology):
@@ -74,7 +76,8 @@ def distributed_seeds(
             raise InputError("a mesh has no rank of its own: pass rank=…")
         places, sizes, world = _of_mesh(source, rank)
     else:
-        places, sizes, world = _of_live_group(source)
+        places, sizes = _of_live_group(source)
+        world = world_size or _live_world(source)
     world = world_size or world
     if world == 1:
         places, sizes = {}, {}
@@ -115,7 +118,7 @@ def _of_mesh(mesh: Mesh, rank: int) -> tuple[dict[str, int], dict[str, int], int
     return places, sizes, mesh.world_size
 
 
-def _of_live_group(group: Any) -> tuple[dict[str, int], dict[str, int], int]:
+def _of_live_group(group: Any) -> tuple[dict[str, int], dict[str, int]]:
     """The coordinates of a live fleet group, asked as PaddleNLP and PaddleFormers ask it."""
     if not hasattr(group, "get_model_parallel_rank"):
         raise InputError(
@@ -139,7 +142,7 @@ def _of_live_group(group: Any) -> tuple[dict[str, int], dict[str, int], int]:
         places["sharding"] = group.get_sharding_parallel_rank(with_context_parallel=sizes["cp"] > 1)
     else:
         places["sharding"] = group.get_sharding_parallel_rank()
-    return places, sizes, _live_world(group)
+    return places, sizes
 
 
 def _live_world(group: Any) -> int:

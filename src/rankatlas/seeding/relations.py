@@ -108,16 +108,19 @@ def check_relations(
     sharing = tuple(axis for axis in mesh.axes if axis not in differing)
     unequal = []
     streams = []
-    for ranks in mesh.groups(*sharing).ranges():
+    groups = mesh.groups(*sharing)
+    for ranks in groups.ranges():
         first = ranks[0]
         seed = scheme(first)
-        streams.append((seed, ("", _only(mesh.coordinate(first), differing))))
+        stream = ("", _only(mesh.coordinate(first), differing))
+        streams.append((seed, stream))
         for rank in ranks[1:]:
             other = scheme(rank)
             if other != seed:
                 unequal.append(Unequal(first, rank, (seed, other)))
+                streams.append((other, stream))  # a seed too many can meet another set as well
     collisions, distinct = _collisions(streams)
-    return Relations(unequal, collisions, len(streams), distinct)
+    return Relations(unequal, collisions, len(groups), distinct)
 
 
 def check_families(families: Iterable[Family], mesh: Mesh, base_seed: int = 0) -> Relations:
@@ -145,7 +148,7 @@ def _collisions(streams: list[tuple[int, tuple[str, dict[str, int]]]]) -> tuple[
     first: dict[int, tuple[str, dict[str, int]]] = {}
     found = []
     for seed, stream in streams:
-        if first.setdefault(seed, stream) is not stream:
+        if first.setdefault(seed, stream) != stream:
             found.append(Collision(seed, first[seed], stream))
     return found, len(first)
 

@@ -49,6 +49,8 @@ def parse_scheme(text: str, mesh: Mesh) -> list[Family]:
     """
     if not isinstance(text, str):
         raise SchemeError(f"a scheme is text such as 'base+100*pp', not {type(text).__name__}", text="", position=0)
+    if BASE in mesh.axes:
+        raise SchemeError(f"{mesh} has an axis called 'base', which is the base seed here", text=text, position=0)
     families: list[Family] = []
     begin = 0
     for part in text.split(";"):
@@ -60,6 +62,8 @@ def parse_scheme(text: str, mesh: Mesh) -> list[Family]:
             raise _error(text, begin, f"{name!r} cannot name a family; names are letters, digits and _")
         if name in [family.name for family in families]:
             raise _error(text, begin, f"family {name!r} stands twice" if name else "only one family may have no name")
+        if families and not name:
+            raise _error(text, begin, "the family without a name stands first, or has a name: name=expression")
         unnamed = families[0] if families and not families[0].name else None
         families.append(_Parser(text, start, end, mesh, unnamed).family(name))
         begin = end + 1

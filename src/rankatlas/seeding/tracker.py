@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from rankatlas.errors import InputError, RankatlasError, SeedError
 from rankatlas.seeding.backends import KeepsRandomState, states
 from rankatlas.seeding.integers import as_seed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class RngStateTracker:
@@ -133,7 +136,7 @@ class RngStateTracker:
         """Set the state of streams that exist.  Raises SeedError for an unknown name, changing nothing."""
         for name in states:
             self._known(name)
-        self._resume(states)
+        self._resume(self._tried(lambda: dict(states)))
 
     def get_states(self) -> dict[str, Any]:
         """`get_states_tracker` under Megatron's name."""
@@ -173,7 +176,9 @@ class RngStateTracker:
             seeds = {name: as_seed(stream["seed"]) for name, stream in fields["streams"].items()}
         except (KeyError, TypeError, AttributeError) as error:
             raise SeedError(f"these states are damaged: {error!r}") from None
-        loaded = self._unpacked(packed, fields.get("backends", []))
+        if len(set(seeds.values())) < len(seeds):
+            raise SeedError("these states are damaged: two streams have one seed")
+        loaded = self._unpacked(packed, fields.get("backends"))
         self._seeds, self._states = seeds, {}
         self._resume(loaded)
 
@@ -186,26 +191,31 @@ class RngStateTracker:
             self._known(name)
         self._resume(self._unpacked(packed, backends))
 
-    def _unpacked(self, packed: Mapping[str, list[Any]], backends: list[str]) -> dict[str, tuple[Any, ...]]:
-        if list(backends) != list(self.backends):
-            raise SeedError(
-                f"these states are of {', '.join(map(str, backends))}; this tracker keeps {', '.join(self.backends)}"
-            )
-        current = self._save()
-        try:
-            unpacked = {
+    def _unpacked(self, packed: Mapping[str, list[Any]], backends: object) -> dict[str, tuple[Any, ...]]:
+        if not isinstance(backends, (list, tuple)) or list(backends) != list(self.backends):
+            raise SeedError(f"these states are of {backends}; this tracker keeps {', '.join(self.backends)}")
+        return self._tried(
+            lambda: {
                 name: tuple(keeper.unpack(part) for keeper, part in zip(self.keepers, parts, strict=True))
                 for name, parts in packed.items()
             }
-            for state in unpacked.values():
-                self._load(state)  # a damaged state is refused here, before anything is kept
+        )
+
+    def _tried(self, make: Callable[[], dict[str, tuple[Any, ...]]]) -> dict[str, tuple[Any, ...]]:
+        """The states that `make` gives, once every keeper has taken each; what is current stays current."""
+        current = self._save()
+        try:
+            made = make()
+            for state in made.values():
+                for keeper, part in zip(self.keepers, state, strict=True):
+                    keeper.set_state(part)
         except RankatlasError:
             raise
         except Exception as error:
-            raise SeedError(f"these states are damaged: {error!r}") from None
+            raise SeedError(f"these states are damaged, or of other backends: {error!r}") from None
         finally:
             self._load(current)
-        return unpacked
+        return made
 
     def _resume(self, loaded: Mapping[str, tuple[Any, ...]]) -> None:
         self._states.update(loaded)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rankatlas.core.integers import as_int
 from rankatlas.errors import InputError
 from rankatlas.seeding.pieces import Piece, Spec
 from rankatlas.seeding.plan import Stream
@@ -92,9 +93,12 @@ def sharded_dropout_mask(
     >>> mask.shape, bool(0.88 < mask.mean() < 0.92)
     ((50, 100), True)
     """
-    if isinstance(keep, bool) or not isinstance(keep, (int, float)) or not 0 <= keep <= 1:
+    try:
+        bar = round(float(keep) * 2**32)
+    except (TypeError, ValueError, OverflowError):
+        bar = -1
+    if isinstance(keep, (bool, str)) or not 0 <= bar <= 2**32:
         raise InputError(f"keep is a probability from 0 to 1, not {keep!r}")
-    bar = round(keep * 2**32)
     piece = Piece(stream, global_shape, spec, rank)
     source = _Source(
         stream.seed(rank), _DROPOUT, draw, 8, lambda generator, count: _halves(generator.bit_generator, count) < bar
@@ -110,7 +114,8 @@ class _Source:
     ) -> None:
         import numpy
 
-        if isinstance(draw, bool) or not isinstance(draw, int) or not 0 <= draw < 2**64:
+        draw = as_int(draw, "draw")
+        if not 0 <= draw < 2**64:
             raise InputError(f"draw numbers an array of the stream, 0 to 2**64 - 1, not {draw!r}")
         self._bits = numpy.random.Philox(
             counter=numpy.array([0, 0, draw, 0], dtype=numpy.uint64), key=numpy.array([seed, kind], dtype=numpy.uint64)

@@ -130,7 +130,7 @@ def _order(order: str | Iterable[str]) -> tuple[str, ...]:
     try:
         names = ORDERS.get(order, ()) if isinstance(order, str) else tuple(order)
         if len(names) == len(_INFOS) and _INFOS.keys() == set(names):
-            return names if type(order) is tuple else tuple(str.__str__(axis) for axis in names)
+            return names if type(order) is tuple else tuple(map(str.__str__, names))
     except TypeError:  # not iterable, or of things no axis is
         pass
     raise ArgumentsError(
