@@ -53,7 +53,7 @@ docs: $(VENV)/.check  ## the site, in site/
 	$(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.test  ## measure against the peers, which are installed in throw-away environments
-	$(BIN)/python benchmarks/run.py --json benchmarks/result.json --readme README.md
+	$(BIN)/python benchmarks/run.py --install --json benchmarks/result.json --readme README.md
 
 facts: $(VENV)/.test  ## ask the installed peers again and freeze their answers in tests/golden
 	$(BIN)/python tools/freeze_facts.py

@@ -228,8 +228,8 @@ def _check_no_extra_axes(stream: Stream, saved_axes: list[str], saved: Mapping[s
     extra = [axis for axis in saved_axes if axis not in stream.differ and before.size(axis) > 1]
     if extra:
         raise _refusal(
-            f"states of {stream.name!r} were saved one per place along {', '.join(extra)}, along which the stream is the"
-            " same here: which of them to take is not said",
+            f"states of {stream.name!r} were saved one per place along {', '.join(extra)}, along which the stream is"
+            " the same here: which of them to take is not said",
             axes=tuple(extra),
         )
 

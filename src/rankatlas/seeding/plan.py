@@ -145,10 +145,12 @@ class SeedPlan:
     def megatron(self) -> dict[str, Stream]:
         """The streams Megatron-core keeps, with the relations it intends.
 
-        `data-parallel-rng` (the default state): same within a stage, different between stages.  `model-parallel-rng`:
-        different along tp as well.  `context-parallel-rng`: along cp too, for what is split by sequence; only on a mesh
-        with cp, and an addition of ours: core 0.16 has no such state.  `expert-parallel-rng`: different along ep and etp, same along edp; only on a mesh
-        that has one of them.  Source: `model_parallel_cuda_manual_seed` and `_set_random_seed` of core 0.16.
+        `data-parallel-rng` (the default state): same within a stage, different between stages.
+        `model-parallel-rng`: different along tp as well.
+        `context-parallel-rng`: along cp too, for what is split by sequence; only on a mesh with cp, and an addition of
+        ours: core 0.16 has no such state.
+        `expert-parallel-rng`: different along ep and etp, same along edp; only on a mesh that has one of them.
+        Source: `model_parallel_cuda_manual_seed` and `_set_random_seed` of core 0.16.
 
         >>> {name: stream.differ for name, stream in SeedPlan(1, Mesh(pp=2, dp=2, tp=2)).megatron().items()}
         {'data-parallel-rng': ('pp',), 'model-parallel-rng': ('pp', 'tp')}
@@ -163,8 +165,8 @@ class SeedPlan:
     def paddle(self) -> dict[str, Stream]:
         """The streams PaddleNLP's Trainer keeps, with the relations its seeds have.
 
-        `global_seed`: same along mp (and cp, in PaddleFormers' variant) only.  `local_seed`: different everywhere.  `random_seed` (the host's): different
-        between stages only.
+        `global_seed`: same along mp (and cp, in PaddleFormers' variant) only.  `local_seed`: different everywhere.
+        `random_seed` (the host's): different between stages only.
 
         >>> {name: stream.same for name, stream in SeedPlan(1, Mesh(pp=2, dp=2, mp=2)).paddle().items()}
         {'global_seed': ('mp',), 'local_seed': (), 'random_seed': ('dp', 'mp')}
