@@ -81,7 +81,7 @@ class GeneratorState:
 def _check_twister(state: Any) -> None:
     """Raise ValueError for a Mersenne twister whose position is outside its words."""
     inner = state["state"]
-    if "pos" in inner and not (0 <= inner["pos"] <= _WORDS and len(inner["key"]) == _WORDS):
+    if "pos" in inner and not (inner["pos"] in range(_WORDS + 1) and len(inner["key"]) == _WORDS):
         raise ValueError(f"position {inner['pos']} of {len(inner['key'])} words; a Mersenne twister has {_WORDS}")
 
 

@@ -67,7 +67,7 @@ def init_seed(seed: int = 1234, args: object = None, rank: int = 0, world_size: 
 
     >>> init_seed(7)
     >>> init_seed(args={"seed": 42, "mp_degree": 2, "pp_degree": 2}, rank=5, world_size=8)
-    DistributedSeeds(global_seed=46, local_seed=55, random_seed=142)
+    DistributedSeeds(global_seed=44, local_seed=53, random_seed=142)
     """
     keepers = get_rng_state_tracker().keepers
     if args is not None:
