@@ -54,7 +54,9 @@ class RandomState:
         return self._key
 
     def set_state(self, state: Any) -> None:
-        """Set the key."""
+        """Set the key.  Raises ValueError for anything that is no single key."""
+        if not jax.numpy.issubdtype(getattr(state, "dtype", None), jax.dtypes.prng_key) or state.shape:
+            raise ValueError(f"a state of JAX is one key, not {state!r}")
         self._key = state
 
     def pack(self, state: Any) -> list[int]:

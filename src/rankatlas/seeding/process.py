@@ -44,7 +44,7 @@ def set_seed(
     Raises IntegerError, SeedError (a seed that another stream of the tracker has; then nothing was seeded).
 
     >>> set_seed(42, Topology(5, 8, pp_degree=2, mp_degree=2), backends=["python"])
-    DistributedSeeds(global_seed=44, local_seed=53, random_seed=42)
+    DistributedSeeds(global_seed=46, local_seed=55, random_seed=42)
     """
     tracker = get_rng_state_tracker()
     seeds = distributed_seeds(
