@@ -25,7 +25,7 @@ from rankatlas.cli.main import VERBS, _run
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.rglob("*.md"))
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = {"python", "console", "text", "json", "yaml", "diff", "bash"}
 PEERS = {
@@ -123,7 +123,7 @@ def inside(folder: Path):
 
 
 def name_of(page: Path) -> str:
-    return page.relative_to(DOCS).as_posix()
+    return page.relative_to(ROOT).as_posix()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = 40
+PROGRAMS = 80
 
 
 @pytest.fixture(scope="module")

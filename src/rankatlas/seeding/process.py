@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from rankatlas.errors import ArgumentsError
 from rankatlas.seeding.backends import KeepsRandomState, adapter, states
 from rankatlas.seeding.integers import as_seed
 from rankatlas.seeding.reference import DistributedSeeds, distributed_seeds
@@ -71,7 +72,10 @@ def init_seed(seed: int = 1234, args: object = None, rank: int = 0, world_size: 
     """
     keepers = get_rng_state_tracker().keepers
     if args is not None:
-        seed = args["seed"] if isinstance(args, dict) else args.seed  # type: ignore[attr-defined]
+        given = args.get("seed") if isinstance(args, Mapping) else getattr(args, "seed", None)
+        if given is None:
+            raise ArgumentsError("the training arguments have no seed", names=("seed",))
+        seed = given
     seed = as_seed(seed)
     if args is None or world_size == 1:
         _seed(keepers, framework=seed, host=seed)

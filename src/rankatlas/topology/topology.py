@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from rankatlas.core import Mesh, Ranks
 from rankatlas.core.sizes import checked_size, resolve
@@ -12,7 +13,6 @@ from rankatlas.topology.training_args import AXES, ORDERS, read_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
 _INFOS = {axis: f"{axis}_info" for axis in AXES}
@@ -51,6 +51,7 @@ class Topology:
     data_inner_times: int
     order: list[str]
     mesh: Mesh
+    _rank: int
 
     def __init__(
         self,
@@ -71,9 +72,14 @@ class Topology:
             "mp": mp_degree,
             "sep": sep_degree,
         }
-        answers = self.__dict__  # filled here once; __setattr__ is closed
-        _answer(answers, _mesh(names, degrees, world_size), device_rank)
-        answers["order"] = list(names)
+        _settle(self, _mesh(names, degrees, world_size), device_rank)
+        self.__dict__["order"] = list(names)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"a Topology has no attribute {name!r}")
+        answer = self.__dict__[name] = _LATER[name](self)
+        return answer
 
     @classmethod
     def from_args(
@@ -103,6 +109,9 @@ class Topology:
         degrees = {f"{axis}_degree": degree for axis, degree in settled.degrees.items()}
         return cls(rank, world_size, **degrees, order=settled.order)
 
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *_LATER]
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Topology is a value: {name} cannot be set; make another Topology instead")
 
@@ -112,10 +121,10 @@ class Topology:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topology):
             return NotImplemented
-        return self.world.rank == other.world.rank and self.mesh == other.mesh
+        return self._rank == other._rank and self.mesh == other.mesh
 
     def __hash__(self) -> int:
-        return hash((self.world.rank, self.mesh))
+        return hash((self._rank, self.mesh))
 
     def __repr__(self) -> str:
         infos = ("dp_info", "pp_info", "sharding_info", "mp_info", "sep_info", "data_info")
@@ -123,7 +132,7 @@ class Topology:
 
     def __reduce__(self) -> tuple[object, ...]:
         degrees = [self.mesh.size(axis) for axis in AXES]
-        return Topology, (self.world.rank, self.world.size, *degrees, tuple(self.order))
+        return Topology, (self._rank, self.mesh.world_size, *degrees, tuple(self.order))
 
 
 def _order(order: str | Iterable[str]) -> tuple[str, ...]:
@@ -157,25 +166,37 @@ def _mesh(names: tuple[str, ...], degrees: dict[str, int | None], world_size: in
     return Mesh(**resolve({axis: degrees[axis] for axis in names}, world_size, origins=origins))
 
 
-def _answer(answers: dict[str, Any], mesh: Mesh, device_rank: int) -> None:
-    """Every attribute of the topology of `device_rank`, each group's list still to be made."""
+def _settle(topology: Topology, mesh: Mesh, device_rank: int) -> None:
+    """Fill in what every use needs: the mesh, the rank, and the five axis groups, each list still to be made."""
     if type(device_rank) is not int or not 0 <= device_rank < mesh.world_size:
         device_rank = mesh.rank(**mesh.coordinate(device_rank))  # a plain int, or the error that says why not
+    answers = topology.__dict__  # filled here once; __setattr__ is closed
+    answers["mesh"] = mesh
+    answers["_rank"] = device_rank
     for axis, size, stride in zip(mesh.axes, mesh.sizes, mesh.strides):
         place = device_rank // stride % size
         start = device_rank - place * stride
-        answers[_INFOS[axis]] = _info((size, place, ListToBe(range(start, start + size * stride, stride))))
-    dp_size, dp_rank, _ = tuple.__iter__(answers["dp_info"])
-    sharding_size, sharding_rank, _ = tuple.__iter__(answers["sharding_info"])
-    pp_size, pp_rank, _ = tuple.__iter__(answers["pp_info"])
-    data_size = dp_size * sharding_size
-    answers["mesh"] = mesh
-    answers["world"] = _info((mesh.world_size, device_rank, Ranks(range(mesh.world_size))))
-    answers["data_info"] = _info((data_size, dp_rank * sharding_size + sharding_rank, DataRanks(mesh)))
-    answers["is_last"] = pp_rank == pp_size - 1
-    answers["data_inner_times"] = mesh.world_size // data_size
+        # Five of these are made for every Topology; the named constructor costs three times as much.
+        fields = (size, place, ListToBe(range(start, start + size * stride, stride)))
+        answers[_INFOS[axis]] = tuple.__new__(GroupInfo, fields)
 
 
-def _info(fields: tuple[int, int, Sequence[int] | ListToBe]) -> GroupInfo:
-    # Seven of these are made for every Topology; the named constructor costs three times as much.
-    return tuple.__new__(GroupInfo, fields)
+def _world(topology: Topology) -> GroupInfo:
+    size = topology.mesh.world_size
+    return GroupInfo(size, topology._rank, Ranks(range(size)))
+
+
+def _data_info(topology: Topology) -> GroupInfo:
+    dp, sharding = topology.dp_info, topology.sharding_info
+    return GroupInfo(dp.size * sharding.size, dp.rank * sharding.size + sharding.rank, DataRanks(topology.mesh))
+
+
+# What is worked out when it is first read, and then kept.
+_LATER: Mapping[str, Callable[[Topology], Any]] = MappingProxyType(
+    {
+        "world": _world,
+        "data_info": _data_info,
+        "is_last": lambda topology: topology.pp_info.rank == topology.pp_info.size - 1,
+        "data_inner_times": lambda topology: topology.mesh.world_size // topology.data_info.size,
+    }
+)
