@@ -190,18 +190,18 @@ def progressions(parts: tuple[tuple[int, int], ...], start: int) -> Ranks:
 
 def _taken(positions: range, parts: tuple[tuple[int, int], ...], start: int) -> Ranks:
     """The ranks at some of the places, with every part dropped that these places do not move along."""
+    whole = Ranks(positions, parts, start)
     while parts and positions:
         size, stride = parts[-1]
         first, last, step = positions[0], positions[-1], positions.step
-        place = first % size
-        if len(positions) == 1 or first // size == last // size:
-            # Within one run of the minor part.
-            begin = Ranks(range(0), parts, start)._at(first)
-            span = stride * (step if len(positions) > 1 else 1)
-            return Ranks(range(begin, begin + span * len(positions), span))
+        if len(positions) <= 2 or first // size == last // size:
+            # One rank, two, or all in one run of the minor part: one progression.
+            begin, end = whole[0], whole[-1]
+            gap = (end - begin) // max(1, len(positions) - 1) or 1
+            return Ranks(range(begin, begin + gap * len(positions), gap))
         if step % size:
             return Ranks(positions, parts, start)
-        start += place * stride
+        start += first % size * stride
         parts = parts[:-1]
         positions = range(first // size, first // size + step // size * len(positions), step // size)
     if not positions:
