@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -87,6 +88,16 @@ def test_a_terminal_without_arrows_gets_an_answer(verb):
     assert "outer ? inner" in answer.stdout
 
 
+def everything_on(controller: int) -> bytes:
+    """What is written to a terminal until its last user closes it."""
+    shown = b""
+    with contextlib.suppress(OSError):
+        while data := os.read(controller, 65536):
+            shown += data
+    os.close(controller)
+    return shown
+
+
 @pytest.mark.parametrize("no_color", [False, True])
 def test_colour_only_on_a_terminal_that_wants_it(no_color):
     assert "\x1b" not in run("show", "dp=2").stdout
@@ -101,16 +112,7 @@ def test_colour_only_on_a_terminal_that_wants_it(no_color):
     process.stdin.write(note)
     process.stdin.close()
     os.close(terminal)
-    shown = b""
-    while True:
-        try:
-            data = os.read(controller, 65536)
-        except OSError:
-            break
-        if not data:
-            break
-        shown += data
-    os.close(controller)
+    shown = everything_on(controller)
     assert process.wait(timeout=60) == 0
     assert b"odd_degree=3 is not understood" in shown
     assert (b"\x1b[33m" in shown) is not no_color
@@ -122,16 +124,7 @@ def test_progress_is_shown_on_a_terminal_only(tmp_path):
     controller, terminal = pty.openpty()
     process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=terminal)
     os.close(terminal)
-    shown = b""
-    while True:
-        try:
-            data = os.read(controller, 65536)
-        except OSError:
-            break
-        if not data:
-            break
-        shown += data
-    os.close(controller)
+    shown = everything_on(controller)
     assert process.wait(timeout=60) == 0
     assert b"100%" in shown
 
