@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -106,6 +106,19 @@ def test_as_range_where_they_are_one_progression_else_none(case):
     found = ranks.as_range()
     assert (found is not None) == (len(gaps) <= 1)
     assert found is None or (type(found) is range and list(found) == plain)
+
+
+@pytest.mark.parametrize("sizes", [(2, 5, 2), (3, 2, 3), (3, 3, 3), (2, 2, 3, 2, 2), (4, 2, 2), (5, 2, 3)])
+def test_as_range_of_every_slice_of_a_group_over_every_second_axis(sizes):
+    mesh = Mesh.from_axes([(f"a{place}", size) for place, size in enumerate(sizes)])
+    ranks = mesh.group(*mesh.axes[::2], rank=0).ranks
+    plain, count = list(ranks), len(ranks)
+    for start, stop in product(range(count), range(-1, count + 1)):
+        for step in range(1, count) if stop > start else range(-1, -count, -1):
+            part = slice(start, None if stop < 0 else stop, step)
+            members, found = plain[part], ranks[part].as_range()
+            assert (found is not None) == (len({b - a for a, b in pairwise(members)}) <= 1), (part, members)
+            assert found is None or list(found) == members
 
 
 @given(ranks_and_lists())

@@ -231,6 +231,28 @@ class SourceError(InputError):
     source: str
 
 
+class JobError(RankatlasError, RuntimeError):
+    """Something about the running job: none is initialised, or another one uses the same store."""
+
+
+class LayoutMismatch(JobError):
+    """Ranks are about to build different layouts.
+
+    `odd_ranks` differ from the most; `camps` groups them by what they said: `ranks`, `hosts`, and `fields`, name →
+    [what the most say, what these say].  `rank` is the rank that raised.
+    """
+
+    rank: int
+    odd_ranks: list[int]
+    camps: list[dict[str, object]]
+
+
+class RankSilent(JobError, TimeoutError):
+    """Ranks that did not come, or fell silent, within the time.  `ranks` names them."""
+
+    ranks: list[int]
+
+
 def unknown_axis(name: object, known: tuple[str, ...], what: str = "mesh", instead: str = "") -> UnknownAxisError:
     """The error for an axis that is not there, with near names.  Cost: O(known)."""
     from difflib import get_close_matches

@@ -1,0 +1,103 @@
+"""A layout, or a framework's own arguments, as flat fields that every rank can compare."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from rankatlas.core import Atlas, Mesh, parse_layout
+from rankatlas.errors import InputError
+
+# What of a framework's arguments concerns the layout; anything a rank knows of itself does not.
+_CONCERNS = re.compile(
+    r"parallel|degree|topo_order|mapping|_size$|^(dp|pp|tp|cp|ep|etp|sp|fsdp)(_|$)|^order$|^sharding$|^seed$|num_layers"
+)
+_OWN = re.compile(r"(^|_)(rank|ranks|device|local|host|port|addr|master|path|dir|file|name|id)(_|$)")
+_MOST_FIELDS = 2000
+
+
+def layout_fields(layout: object) -> dict[str, Any]:
+    """Field → plain value of a mesh, an atlas, notation, a mapping, or a framework's arguments.
+
+    Of an object (Megatron's namespace, ParallelDims, ParallelismConfig, training arguments) those attributes count
+    whose names concern the layout and whose values are numbers, text, or short lists of them.
+    Raises InputError when nothing is left.
+
+    >>> layout_fields("pp=2 tp=4")
+    {'order': 'pp tp', 'pp': 2, 'tp': 4, 'first_rank': 0}
+    """
+    if isinstance(layout, str):
+        layout = parse_layout(layout)
+    if isinstance(layout, Mesh):
+        return _mesh_fields(layout)
+    if isinstance(layout, Atlas):
+        fields = {
+            f"{chart}.{name}": value
+            for chart, mesh in layout.charts.items()
+            for name, value in _mesh_fields(mesh).items()
+        }
+        return {"charts": " ".join(layout.charts), "shared": " ".join(layout.shared), **fields}
+    if isinstance(layout, Mapping):
+        found = flat(layout)
+    else:
+        found = {name: value for name, value in _attributes(layout).items() if _concerns(name, value)}
+    if not found:
+        raise InputError(
+            f"nothing in {type(layout).__name__} says anything about a layout: give a Mesh, an Atlas, notation, a dict,"
+            " or the framework's own arguments"
+        )
+    return found
+
+
+def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as dotted names and plain values; what is no plain value is told by its `repr`.
+
+    >>> flat({"batch": {"global": 512}, "seed": 1})
+    {'batch.global': 512, 'seed': 1}
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            found.update(flat(value, f"{name}."))
+        else:
+            found[name] = plain(value)
+        if len(found) > _MOST_FIELDS:
+            raise InputError(f"more than {_MOST_FIELDS} fields to agree on; give those that matter, or a hash of them")
+    return found
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON has it: numbers, text, booleans, None and lists of them; anything else as text."""
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else repr(value)
+    if isinstance(value, (Mesh, Atlas)):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return int(value) if hasattr(value, "__index__") and not hasattr(value, "shape") else repr(value)
+
+
+def _mesh_fields(mesh: Mesh) -> dict[str, Any]:
+    return {"order": " ".join(mesh.axes), **dict(zip(mesh.axes, mesh.sizes)), "first_rank": mesh.first_rank}
+
+
+def _attributes(layout: object) -> dict[str, Any]:
+    try:
+        return {name: plain(value) for name, value in vars(layout).items()}
+    except TypeError:
+        raise InputError(
+            f"a layout to agree on is a Mesh, an Atlas, notation, a dict or a framework's arguments, not {layout!r:.80}"
+        ) from None
+
+
+def _concerns(name: str, value: Any) -> bool:
+    if name.startswith("_") or not _CONCERNS.search(name) or _OWN.search(name):
+        return False
+    return not isinstance(value, list) or (len(value) < 64 and all(isinstance(item, (int, str)) for item in value))

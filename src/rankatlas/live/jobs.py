@@ -1,0 +1,83 @@
+"""The job this process is part of: its rank, its world, and the store all its processes share."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from rankatlas.errors import JobError
+
+
+class Store(Protocol):
+    """A key-value store that every process of the job reaches.  Waiting is bounded; nothing else blocks."""
+
+    def set(self, key: str, value: bytes) -> None:
+        """Publish `value` under `key`."""
+
+    def get(self, key: str) -> bytes:
+        """The value of a key that is there."""
+
+    def get_all(self, keys: list[str]) -> list[bytes]:
+        """The values of keys that are all there."""
+
+    def count(self, key: str) -> int:
+        """Add one to the counter `key` and return what it is now."""
+
+    def has(self, key: str) -> bool:
+        """Whether `key` has been published."""
+
+    def wait(self, keys: list[str], seconds: float) -> bool:
+        """Whether all keys are published within `seconds`."""
+
+
+class JobAdapter(Protocol):
+    """What a framework tells about the running job."""
+
+    name: str
+    rank: int
+    world_size: int
+
+    def store(self) -> Store | None:
+        """The store of the default group, or None where it cannot be written (torch's fake backend)."""
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Every group this process is a member of, in order of creation: `description` and `ranks`."""
+
+    def device(self) -> str:
+        """The device this process computes on."""
+
+
+# Framework → the adapter of its jobs.
+_ADAPTERS = MappingProxyType({"torch": "rankatlas.adapters.torch_job", "paddle": "rankatlas.adapters.paddle_job"})
+
+
+def current_job(engine: str | None = None) -> JobAdapter:
+    """The job of this process, told by the framework that has been initialised; `engine` names it where two are.
+
+    Raises JobError before `init_process_group` or `init_parallel_env`.
+    """
+    names = [engine] if engine else [name for name in _ADAPTERS if name in sys.modules]
+    for name in names:
+        if name not in _ADAPTERS:
+            raise JobError(f"engine is one of {', '.join(_ADAPTERS)}, not {name!r}")
+        found: JobAdapter | None = import_module(_ADAPTERS[name]).current()
+        if found is not None:
+            return found
+    raise JobError(
+        "no distributed job is initialised in this process: call torch.distributed.init_process_group or"
+        " paddle.distributed.init_parallel_env first"
+    )
+
+
+def identity() -> str:
+    """This process and no other, also after its number is used again: host, process number and start time."""
+    try:
+        with open("/proc/self/stat", encoding="ascii") as file:
+            started = file.read().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        started = "?"  # not on this system; host and number still tell processes of one moment apart
+    return f"{socket.gethostname()}:{os.getpid()}:{started}"
