@@ -76,9 +76,7 @@ class TorchJob:
                 for group in registry
             ]
         except AttributeError as error:
-            raise JobError(
-                f"torch {torch.__version__} keeps its groups where this release does not look: {error}"
-            ) from None
+            raise JobError(f"torch {torch.__version__} keeps its groups where nobody looks yet: {error}") from None
         return found
 
     def device(self) -> str:

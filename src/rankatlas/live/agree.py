@@ -149,17 +149,16 @@ def _raise_if_bad(verdict: dict[str, Any], rank: int) -> None:
     if "missing" in verdict:
         missing = verdict["missing"]
         raise RankSilent(
-            f"{_ranks(missing)} of {verdict['world_size']} did not come to the agreement within {verdict['timeout']:g} s:"
-            " still starting, dead, or past it already",
+            f"{_ranks(missing)} of {verdict['world_size']} did not come to the agreement within"
+            f" {verdict['timeout']:g} s: still starting, dead, or past it already",
             ranks=missing,
         )
     if "camps" not in verdict:
         return
     camps = verdict["camps"]
     odd = sorted(rank for camp in camps for rank in camp["ranks"])
-    lines = [
-        f"ranks are about to build different layouts; {verdict['expected_ranks']} of {verdict['world_size']} agree"
-    ]
+    agreeing = f"{verdict['expected_ranks']} of {verdict['world_size']} agree"
+    lines = [f"ranks are about to build different layouts; {agreeing}"]
     for camp in camps[:_SHOWN]:
         lines.append(f"{_ranks(camp['ranks'])} on {', '.join(camp['hosts'][:_SHOWN])}:")
         for name, (expected, given) in list(camp["fields"].items())[:_SHOWN]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import Enum
+from math import isfinite
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh, parse_layout
@@ -33,11 +34,9 @@ def layout_fields(layout: object) -> dict[str, Any]:
     if isinstance(layout, Mesh):
         return _mesh_fields(layout)
     if isinstance(layout, Atlas):
-        fields = {
-            f"{chart}.{name}": value
-            for chart, mesh in layout.charts.items()
-            for name, value in _mesh_fields(mesh).items()
-        }
+        fields: dict[str, Any] = {}
+        for chart, mesh in layout.charts.items():
+            fields.update({f"{chart}.{name}": value for name, value in _mesh_fields(mesh).items()})
         return {"charts": " ".join(layout.charts), "shared": " ".join(layout.shared), **fields}
     if isinstance(layout, Mapping):
         found = flat(layout)
@@ -76,7 +75,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else repr(value)
+        return value if isfinite(value) else repr(value)
     if isinstance(value, (Mesh, Atlas)):
         return str(value)
     if isinstance(value, (list, tuple)):
