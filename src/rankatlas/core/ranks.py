@@ -189,24 +189,33 @@ def progressions(parts: tuple[tuple[int, int], ...], start: int) -> Ranks:
 
 
 def _taken(positions: range, parts: tuple[tuple[int, int], ...], start: int) -> Ranks:
-    """The ranks at some of the places, with every part dropped that these places do not move along."""
+    """The ranks at some of the places: one progression where they are one, so that equal ranks have one form."""
     whole = Ranks(positions, parts, start)
-    while parts and positions:
-        size, stride = parts[-1]
-        first, last, step = positions[0], positions[-1], positions.step
-        if len(positions) <= 2 or first // size == last // size:
-            # One rank, two, or all in one run of the minor part: one progression.
-            begin, end = whole[0], whole[-1]
-            gap = (end - begin) // max(1, len(positions) - 1) or 1
-            return Ranks(range(begin, begin + gap * len(positions), gap))
-        if step % size:
-            return Ranks(positions, parts, start)
-        start += first % size * stride
-        parts = parts[:-1]
-        positions = range(first // size, first // size + step // size * len(positions), step // size)
-    if not positions:
-        return Ranks(range(0))
-    return Ranks(range(start + positions.start, start + positions.stop, positions.step))
+    gap = _gap(positions, parts) if positions else 1
+    if gap is None:
+        return whole
+    begin = whole[0] if positions else 0
+    return Ranks(range(begin, begin + gap * len(positions), gap))
+
+
+def _gap(positions: range, parts: tuple[tuple[int, int], ...]) -> int | None:
+    """The distance between ranks at neighbouring places where it is always the same, else None.
+
+    From the minor part up: every step moves a part by the same number of places, or every step wraps it round by the
+    same number and carries one into the next part; where neither holds there is no progression.
+    """
+    steps = len(positions) - 1
+    first, step, gap = positions[0], positions.step, 0
+    for size, stride in reversed(parts):
+        first, place = divmod(first, size)
+        moved = step % size
+        if place + steps * moved >= size:
+            moved -= size
+            if place + steps * moved < 0:
+                return None
+        gap += moved * stride
+        step = (step - moved) // size
+    return (gap if parts else positions.step) if steps else 1
 
 
 def _walk(start: int, parts: tuple[tuple[int, int], ...]) -> Iterator[int]:

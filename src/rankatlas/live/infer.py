@@ -1,4 +1,4 @@
-"""The layout that explains groups somebody made: sizes, order and names, or which groups no row-major layout explains."""
+"""The layout that explains groups somebody made: sizes, order and names; or which groups none explains."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def known_groups(layout: Mesh | Atlas) -> dict[tuple[tuple[int, ...], ...], str]
     """
     charts = {"": layout} if isinstance(layout, Mesh) else layout.charts
     found: dict[tuple[tuple[int, ...], ...], str] = {}
-    for chart, mesh in charts.items():
+    for mesh in charts.values():
         everyone = tuple(range(mesh.first_rank, mesh.first_rank + mesh.world_size))
         found.setdefault((everyone,), "world")
     for chart, mesh in charts.items():
