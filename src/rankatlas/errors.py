@@ -253,6 +253,18 @@ class RankSilent(JobError, TimeoutError):
     ranks: list[int]
 
 
+class GroupMismatch(JobError):
+    """Groups of a running job that are not those of the layout it should have.
+
+    `kind` is their description, `given` and `expected` the first group that differs, `ranks` who is concerned.
+    """
+
+    kind: str
+    given: list[int] | None
+    expected: list[int] | None
+    ranks: list[int]
+
+
 def unknown_axis(name: object, known: tuple[str, ...], what: str = "mesh", instead: str = "") -> UnknownAxisError:
     """The error for an axis that is not there, with near names.  Cost: O(known)."""
     from difflib import get_close_matches

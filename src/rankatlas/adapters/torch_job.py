@@ -74,6 +74,7 @@ class TorchJob:
             found = [
                 {"description": str(group.group_desc), "ranks": list(dist.get_process_group_ranks(group))}
                 for group in registry
+                if isinstance(group, dist.ProcessGroup)  # a group this rank is no member of leaves a number there
             ]
         except AttributeError as error:
             raise JobError(f"torch {torch.__version__} keeps its groups where nobody looks yet: {error}") from None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import namedtuple
 from collections.abc import Iterable
 
 from rankatlas.core import Atlas, Mesh
-from rankatlas.live.kinds import Kind, known_groups
+from rankatlas.live.kinds import Kind, axis_name, known_groups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,22 +20,6 @@ if TYPE_CHECKING:
 else:
     _Direction = namedtuple("_Direction", ["name", "size", "stride"])
 
-# Descriptions of groups along one axis, as frameworks write them, and the axis.
-_KNOWN = (
-    (r"^TENSOR_MODEL_PARALLEL_GROUP$", "tp"),
-    (r"^PIPELINE_MODEL_PARALLEL_GROUP$", "pp"),
-    (r"^DATA_PARALLEL_GROUP(_GLOO)?$", "dp"),
-    (r"^CONTEXT_PARALLEL_GROUP$", "cp"),
-    (r"^EXPERT_MODEL_PARALLEL_GROUP$", "ep"),
-    (r"^EXPERT_TENSOR_PARALLEL_GROUP$", "etp"),
-    (r"^EXPERT_DATA_PARALLEL_GROUP(_GLOO)?$", "edp"),
-    (r"^mesh_([A-Za-z_][A-Za-z0-9_]*)$", r"\1"),
-    (r"^(data|dp)_parallel(_group)?$", "dp"),
-    (r"^(model|mp)_parallel(_group)?$", "mp"),
-    (r"^(pipe|pp)_parallel(_group)?$", "pp"),
-    (r"^sharding_parallel(_group)?$", "sharding"),
-    (r"^sep_parallel(_group)?$", "sep"),
-)
 _EXPERT = ("ep", "etp", "edp")
 
 
@@ -82,19 +65,6 @@ def infer_layout(kinds: Iterable[Kind], world_size: int) -> Inference:
         kind.description for kind in kinds if kind.groups != singles and tuple(map(tuple, kind.groups)) not in names
     ]
     return Inference(layout, unexplained)
-
-
-def axis_name(description: str) -> str | None:
-    """The axis that a framework's description speaks of, or None.
-
-    >>> axis_name("TENSOR_MODEL_PARALLEL_GROUP"), axis_name("mesh_dp_shard"), axis_name("MODEL_PARALLEL_GROUP")
-    ('tp', 'dp_shard', None)
-    """
-    for pattern, name in _KNOWN:
-        found = re.match(pattern, description)
-        if found:
-            return found.expand(name)
-    return None
 
 
 def _directions(kinds: list[Kind], world_size: int) -> list[_Direction]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import Any
@@ -9,6 +10,22 @@ from typing import Any
 from rankatlas.core import Atlas, Mesh
 from rankatlas.derived import end_pairs
 
+# Descriptions of groups along one axis, as frameworks write them, and the axis.
+_DESCRIPTIONS = (
+    (r"^TENSOR_MODEL_PARALLEL_GROUP$", "tp"),
+    (r"^PIPELINE_MODEL_PARALLEL_GROUP$", "pp"),
+    (r"^DATA_PARALLEL_GROUP(_GLOO)?$", "dp"),
+    (r"^CONTEXT_PARALLEL_GROUP$", "cp"),
+    (r"^EXPERT_MODEL_PARALLEL_GROUP$", "ep"),
+    (r"^EXPERT_TENSOR_PARALLEL_GROUP$", "etp"),
+    (r"^EXPERT_DATA_PARALLEL_GROUP(_GLOO)?$", "edp"),
+    (r"^mesh_([A-Za-z_][A-Za-z0-9_]*)$", r"\1"),
+    (r"^(data|dp)_parallel(_group)?$", "dp"),
+    (r"^(model|mp)_parallel(_group)?$", "mp"),
+    (r"^(pipe|pp)_parallel(_group)?$", "pp"),
+    (r"^sharding_parallel(_group)?$", "sharding"),
+    (r"^sep_parallel(_group)?$", "sep"),
+)
 _MOST_AXES = 10  # 2^10 sets of axes are tried; no layout has more axes of size > 1
 
 
@@ -80,26 +97,31 @@ def _kind(description: str, groups: dict[tuple[int, ...], set[int]]) -> Kind:
 def name_kinds(kinds: Iterable[Kind], layout: Mesh | Atlas) -> None:
     """Write into every kind the axes of `layout` it runs along.  Cost: O(kinds × world + sets of axes).
 
+    Where several sets of axes have the same groups, the one its description speaks of counts, then the smallest.
+
     >>> kind = Kind("data", [[0, 2], [1, 3]])
     >>> name_kinds([kind], Mesh(dp=2, tp=2))
     >>> kind.axes
     'dp'
     """
-    names = known_groups(layout)
+    families = known_groups(layout)
     for kind in kinds:
-        kind.axes = names.get(_signature(kind.groups))
+        names = families.get(tuple(map(tuple, kind.groups)), [])
+        spoken = axis_name(kind.description)
+        kind.axes = next((name for name in names if name.rpartition(".")[2] == spoken), names[0] if names else None)
 
 
-def known_groups(layout: Mesh | Atlas) -> dict[tuple[tuple[int, ...], ...], str]:
-    """Groups → their name in the layout, for every set of axes, the whole world and the ends of pipelines.
+def known_groups(layout: Mesh | Atlas) -> dict[tuple[tuple[int, ...], ...], list[str]]:
+    """Groups → their names in the layout: every set of axes (small ones first), the world, the ends of pipelines.
 
-    Of several names for the same groups the one with fewest axes counts, then the earlier chart.
+    >>> known_groups(Mesh(dp=2, tp=1))
+    {((0, 1),): ['world', 'dp']}
     """
     charts = {"": layout} if isinstance(layout, Mesh) else layout.charts
-    found: dict[tuple[tuple[int, ...], ...], str] = {}
+    found: dict[tuple[tuple[int, ...], ...], list[str]] = {}
     for mesh in charts.values():
         everyone = tuple(range(mesh.first_rank, mesh.first_rank + mesh.world_size))
-        found.setdefault((everyone,), "world")
+        found.setdefault((everyone,), ["world"])
     for chart, mesh in charts.items():
         shared = layout.shared if isinstance(layout, Atlas) else mesh.axes
         axes = [axis for axis in mesh.axes if mesh.size(axis) > 1][:_MOST_AXES]
@@ -107,12 +129,24 @@ def known_groups(layout: Mesh | Atlas) -> dict[tuple[tuple[int, ...], ...], str]
             for chosen in combinations(axes, count):
                 table = tuple(tuple(ranks) for ranks in mesh.groups(*chosen).ranges())
                 name = "+".join(chosen)
-                found.setdefault(table, name if set(chosen) <= set(shared) or not chart else f"{chart}.{name}")
+                name = name if set(chosen) <= set(shared) or not chart else f"{chart}.{name}"
+                names = found.setdefault(table, [])
+                if name not in names:
+                    names.append(name)
         if "pp" in axes:
-            found.setdefault(tuple(end_pairs(mesh)), "first and last stage of pp")
-            found.setdefault(tuple((rank,) for rank in mesh.select(pp=0)), "first stage of pp")
+            found.setdefault(tuple(end_pairs(mesh)), []).append("first and last stage of pp")
+            found.setdefault(tuple((rank,) for rank in mesh.select(pp=0)), []).append("first stage of pp")
     return found
 
 
-def _signature(groups: list[list[int]]) -> tuple[tuple[int, ...], ...]:
-    return tuple(map(tuple, groups))
+def axis_name(description: str) -> str | None:
+    """The axis that a framework's description of a group speaks of, or None.
+
+    >>> axis_name("TENSOR_MODEL_PARALLEL_GROUP"), axis_name("mesh_dp_shard"), axis_name("MODEL_PARALLEL_GROUP")
+    ('tp', 'dp_shard', None)
+    """
+    for pattern, name in _DESCRIPTIONS:
+        found = re.match(pattern, description)
+        if found:
+            return found.expand(name)
+    return None
