@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rankatlas.core import Atlas, Mesh
 
@@ -28,14 +29,15 @@ class Fact:
 class Job:
     """A layout as it was read: the mesh or atlas, the `format` it was written in, `source`, facts and notes.
 
-    `notes` are sentences about what was given and could not be understood, or was understood in one of several
+    `places` says where ranks run, rank → its `host`, `local_rank` and `device`, and `kinds` which groups were made, plain
+    data; both are known of recorded jobs only.  `notes` are sentences about what was given and could not be understood, or was understood in one of several
     possible ways; a reader never keeps such a thing to itself.
 
     >>> Job(Mesh(dp=8), format="notation", source="dp=8").layout
     Mesh(dp=8)
     """
 
-    __slots__ = ("facts", "format", "layout", "notes", "source")
+    __slots__ = ("facts", "format", "kinds", "layout", "notes", "places", "source")
 
     def __init__(
         self,
@@ -45,12 +47,16 @@ class Job:
         source: str,
         facts: Iterable[Fact] = (),
         notes: Iterable[str] = (),
+        places: Mapping[int, Mapping[str, Any]] | None = None,
+        kinds: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         self.layout = layout
         self.format = format
         self.source = source
         self.facts = tuple(facts)
         self.notes = tuple(notes)
+        self.places = dict(places or {})
+        self.kinds = tuple(kinds)
 
     def __repr__(self) -> str:
         return f"Job({self.layout!r}, format={self.format!r}, source={self.source!r})"

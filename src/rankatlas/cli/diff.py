@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from rankatlas.cli.common import print_json, read, source_options
 from rankatlas.core import Mesh
 from rankatlas.differences import Changes, compare
 from rankatlas.job import Job
+
+_SHOWN = 8  # ranks on other hosts that are listed
 
 
 @click.command(
@@ -30,16 +34,31 @@ def command(
     changes = compare(jobs[0].layout, jobs[1].layout)
     equal = all(change is not None and change.equal for change in changes.values())
     equal = equal and isinstance(jobs[0].layout, Mesh) == isinstance(jobs[1].layout, Mesh)
+    moved = _moved(jobs)
+    equal = equal and not moved
     if as_json:
         charts = {name: change.to_dict() if change else None for name, change in changes.items()}
-        facts = {"equal": equal, "first": str(jobs[0].layout), "second": str(jobs[1].layout)}
+        facts = {"equal": equal, "first": str(jobs[0].layout), "second": str(jobs[1].layout), "moved": moved}
         print_json({**facts, **(charts.get("") or {"charts": charts})})
     else:
-        click.echo("\n".join(_lines(jobs, changes, equal)))
+        hosts = [f"rank {one['rank']} moved from {one['first']} to {one['second']}" for one in moved[:_SHOWN]]
+        hosts += [f"{len(moved) - _SHOWN} more ranks moved"] if len(moved) > _SHOWN else []
+        lines = _lines(jobs, changes)
+        click.echo("\n".join([*lines, *hosts, "every group is the same" if equal else "the layouts differ"]))
     ctx.exit(0 if equal else 1)
 
 
-def _lines(jobs: tuple[Job, Job], changes: dict[str, Changes | None], equal: bool) -> list[str]:
+def _moved(jobs: tuple[Job, Job]) -> list[dict[str, Any]]:
+    """The ranks that two recorded jobs ran on different hosts."""
+    first, second = jobs[0].places, jobs[1].places
+    return [
+        {"rank": rank, "first": first[rank]["host"], "second": second[rank]["host"]}
+        for rank in sorted(first)
+        if rank in second and first[rank]["host"] != second[rank]["host"]
+    ]
+
+
+def _lines(jobs: tuple[Job, Job], changes: dict[str, Changes | None]) -> list[str]:
     lines = [f"{name}: {job.layout}" for name, job in zip("AB", jobs)]
     if isinstance(jobs[0].layout, Mesh) != isinstance(jobs[1].layout, Mesh):
         lines.append("one is a mesh, the other an atlas; the mesh is compared with every chart")
@@ -50,4 +69,4 @@ def _lines(jobs: tuple[Job, Job], changes: dict[str, Changes | None], equal: boo
             lines += [("  " if name else "") + line for line in change.lines()]
     for name, job in zip("AB", jobs):
         lines += [f"note on {name}: {note}" for note in job.notes]
-    return [*lines, "every group is the same" if equal else "the layouts differ"]
+    return lines

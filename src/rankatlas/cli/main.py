@@ -23,6 +23,7 @@ VERBS = MappingProxyType(
         "show": "A layout: its axes, the groups people ask for, and a page of its rank table.",
         "where": "One rank: its coordinate, every group it is in, its neighbours and data rank.",
         "diff": "Two layouts: which groups stay the same and which differ.",
+        "check-groups": "The groups a job really made, held against the layout it should have.",
         "seeds": "Which ranks share which random stream, and whether a scheme of seeds collides.",
         "completion": "The script that completes commands in bash, zsh or fish.",
     }
@@ -42,7 +43,7 @@ class Verbs(click.Group):
             return None
         from importlib import import_module
 
-        found: click.Command = import_module(f"rankatlas.cli.{name}").command
+        found: click.Command = import_module(f"rankatlas.cli.{name.replace('-', '_')}").command
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

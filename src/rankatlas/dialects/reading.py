@@ -10,16 +10,17 @@ from typing import Any
 
 from rankatlas.core import parse_layout
 from rankatlas.core.description import ATLAS_FORMAT, MESH_FORMAT, layout_from_dict
-from rankatlas.dialects import paddle
+from rankatlas.dialects import paddle, recorded
 from rankatlas.errors import InputError, RankatlasError, SourceError
 from rankatlas.job import Job
+from rankatlas.records.record import FORMAT as RECORD_FORMAT
 
 _MOST_BYTES = 16 << 20  # no launch configuration is larger; a wrong path (a checkpoint, a device) often is
 
 FORMATS = MappingProxyType(
     {
         "notation": "text such as 'pp=4 dp=2 tp=8'",
-        "rankatlas": "a stored layout (Mesh.to_dict or Atlas.to_dict as JSON)",
+        "rankatlas": "a stored layout (Mesh.to_dict or Atlas.to_dict as JSON), or the record of a job",
         "paddlenlp-2.8": "training arguments of PaddleNLP, or the short degrees, as JSON or YAML",
         "paddleformers-1.2": "training arguments of PaddleFormers as JSON or YAML",
     }
@@ -45,6 +46,11 @@ def read_config(source: str, format: str | None = None, *, world_size: int | Non
     if "=" in text and "\n" not in text and not text.startswith(("{", "[")):
         return Job(parse_layout(text, world_size), format="notation", source=source)
     return _job(_content(text, source), source, format, world_size)
+
+
+def read_content(source: str) -> Mapping[str, Any]:
+    """The mapping in a JSON or YAML file, whatever it describes.  Raises SourceError."""
+    return _content(_text(source).strip(), source)
 
 
 def _is_notation(source: str) -> bool:
@@ -129,6 +135,8 @@ def _unique(pairs: list[tuple[Any, Any]], source: str) -> dict[Any, Any]:
 
 def _job(content: Mapping[str, Any], source: str, format: str | None, world_size: int | None) -> Job:
     detected = str(content.get("format", ""))
+    if detected == RECORD_FORMAT and format in (None, "rankatlas"):
+        return recorded.read(content, source, world_size)
     if format == "rankatlas" or (format is None and detected.startswith("rankatlas.")):
         if format is None and detected not in (MESH_FORMAT, ATLAS_FORMAT):
             raise SourceError(f"{source!r} has format {detected!r}, which this release does not know", source=source)

@@ -2,6 +2,6 @@
 
 from rankatlas.live.agree import Agreement as Agreement
 from rankatlas.live.agree import agree as agree
-from rankatlas.live.record import LayoutRecord as LayoutRecord
 from rankatlas.live.record import record as record
 from rankatlas.live.record import verify as verify
+from rankatlas.records.record import LayoutRecord as LayoutRecord

@@ -35,6 +35,17 @@ def layout_facts(job: Job, shown: int = 3) -> dict[str, Any]:
         "given": [{"name": fact.name, "value": fact.value, "origin": fact.origin} for fact in job.facts],
         "notes": list(job.notes),
     }
+    if job.places:
+        facts["hosts"] = _hosts(job)
+        facts["kinds"] = [
+            {
+                "description": kind["description"],
+                "axes": kind["axes"],
+                "groups": len(kind["groups"]),
+                "first_groups": kind["groups"][:shown],
+            }
+            for kind in job.kinds
+        ]
     if isinstance(layout, Atlas):
         facts["shared"] = list(layout.shared)
         facts["charts"] = {name: mesh_facts(mesh, shown) for name, mesh in layout.charts.items()}
@@ -86,8 +97,33 @@ def rank_facts(job: Job, rank: int) -> dict[str, Any]:
         facts["charts"] = {name: _in_mesh(layout[name], rank) for name in layout.coordinate(rank)}
     else:
         facts.update(_in_mesh(layout, rank))
+    if rank in job.places:
+        facts["place"] = dict(job.places[rank])
+        facts["neighbours"] = _neighbours(job, facts)
     facts["notes"] = list(job.notes)
     return facts
+
+
+def _hosts(job: Job) -> dict[str, list[int]]:
+    """Host → its ranks, in order of the first."""
+    found: dict[str, list[int]] = {}
+    for rank in sorted(job.places):
+        found.setdefault(str(job.places[rank]["host"]), []).append(rank)
+    return found
+
+
+def _neighbours(job: Job, facts: dict[str, Any]) -> dict[str, str]:
+    """Who is talked to along each axis, and on which host: the other members of the axis groups."""
+    charts = facts.get("charts", {"": facts})
+    found: dict[str, str] = {}
+    for chart, told in charts.items():
+        for group in told["groups"]:
+            if len(group["axes"]) == 1 and group["size"] > 1:
+                name = f"{chart}.{group['name']}" if chart else group["name"]
+                others = [other for other in group["ranks"] if other != facts["rank"]]
+                hosts = dict.fromkeys(str(job.places[other]["host"]) for other in others if other in job.places)
+                found[name] = ", ".join(hosts)
+    return found
 
 
 def _in_mesh(mesh: Mesh, rank: int) -> dict[str, Any]:

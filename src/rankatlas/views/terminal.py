@@ -50,8 +50,21 @@ def print_layout(facts: dict[str, Any], out: Console) -> None:
         _line(out, f"read from {facts['source']} as {facts['format']}")
         rows = [[fact["name"], str(fact["value"]), fact["origin"]] for fact in facts["given"]]
         _print_table(out, ["axis", "size", "where it came from"], rows)
+    if "hosts" in facts:
+        _line(out, f"recorded on {len(facts['hosts'])} host(s)")
+        rows = [[host, str(len(ranks)), members(ranks, len(ranks))] for host, ranks in facts["hosts"].items()]
+        _print_table(out, ["host", "ranks", "members"], rows)
+        rows = [
+            [kind["description"], kind["axes"] or "-", f"{kind['groups']:,}", _kind_groups(kind)]
+            for kind in facts["kinds"]
+        ]
+        _print_table(out, ["groups made", "are", "groups", "first groups"], rows)
     for note in facts["notes"]:
         _line(out, f"note: {note}", "yellow")
+
+
+def _kind_groups(kind: dict[str, Any]) -> str:
+    return _first(kind["first_groups"], kind["groups"], max(map(len, kind["first_groups"]), default=0))
 
 
 def _print_mesh(facts: dict[str, Any], out: Console) -> None:

@@ -31,6 +31,13 @@ def order_words(axes: list[str]) -> str:
 def where_lines(facts: dict[str, Any]) -> list[str]:
     """What `where` prints about one rank."""
     lines = [f"rank {facts['rank']} of {facts['notation']}", ""]
+    if "place" in facts:
+        place = facts["place"]
+        local = "" if place.get("local_rank") is None else f", local rank {place['local_rank']}"
+        lines += [f"runs on     {place['host']}{local}, device {place.get('device', 'unknown')}"]
+        told = [f"{axis}: {hosts}" for axis, hosts in facts["neighbours"].items()]
+        lines += [f"talks to    {'; '.join(told)}"] if told else []
+        lines += [""]
     if "charts" in facts:
         for name, chart in facts["charts"].items():
             lines += [f"chart {name}", *("  " + line if line else line for line in _mesh_lines(chart)), ""]

@@ -6,7 +6,7 @@ from collections import namedtuple
 from collections.abc import Iterable
 
 from rankatlas.core import Atlas, Mesh
-from rankatlas.live.kinds import Kind, axis_name, known_groups
+from rankatlas.records.kinds import Kind, axis_name, known_groups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,0 +1,42 @@
+"""The record of a running job, as `rankatlas.live.record` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rankatlas.errors import SourceError
+from rankatlas.job import Job
+from rankatlas.records import LayoutRecord
+
+
+def read(content: Mapping[str, Any], source: str, world_size: int | None) -> Job:
+    """The job of a record: its layout, where its ranks ran, and the groups it made.
+
+    Raises DescriptionError (a damaged record), SourceError (no layout explains its groups, or another world size).
+    """
+    made = LayoutRecord.from_dict(content)
+    if made.layout is None:
+        raise SourceError(
+            f"the groups recorded in {source!r} are those of no row-major layout: {', '.join(made.unexplained)};"
+            " say which layout was meant with: rankatlas check-groups",
+            source=source,
+        )
+    if world_size is not None and world_size != made.world_size:
+        raise SourceError(
+            f"the record in {source!r} is of {made.world_size} ranks, the world size given is {world_size}",
+            source=source,
+        )
+    notes = []
+    if made.inferred:
+        notes.append("this layout was inferred from the groups; axes of size 1 leave no trace in them")
+    if made.unexplained:
+        notes.append(f"these groups are not of this layout: {', '.join(made.unexplained)}")
+    return Job(
+        made.layout,
+        format="record",
+        source=source,
+        notes=notes,
+        places={place["rank"]: place for place in made.ranks},
+        kinds=[kind.to_dict() for kind in made.kinds],
+    )
