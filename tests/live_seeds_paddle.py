@@ -19,6 +19,18 @@ from rankatlas.seeding import SeedPlan, distributed_seeds
 from rankatlas.tensors import TensorLayout
 
 paddle.set_device("cpu")
+make_group = dist.new_group
+
+
+def new_group(*given, **named):
+    """One group after the other: Paddle's gloo loses connections when two that do not meet are made at once."""
+    dist.barrier()
+    group = make_group(*given, **named)
+    dist.barrier()
+    return group
+
+
+dist.new_group = new_group
 degrees = {name: int(size) for name, size in (word.split("=") for word in sys.argv[1:])}
 strategy = fleet.DistributedStrategy()
 strategy.hybrid_configs = {**dict.fromkeys(("dp_degree", "mp_degree", "pp_degree", "sharding_degree"), 1), **degrees}
@@ -26,9 +38,9 @@ fleet.init(is_collective=True, strategy=strategy)
 rank, world = dist.get_rank(), dist.get_world_size()
 group = fleet.get_hybrid_communicate_group()
 # The mesh with the axes of fleet's own order, outer to inner, and the sizes that fleet has.
-words = {"data": "dp", "pipe": "pp", "sharding": "sharding", "sep": "sep", "model": "mp"}
+words = {"data": "dp", "pipe": "pp", "model": "mp", "context": "cp"}
 topology = group.topology()
-mesh = Mesh.from_axes([(words[name], topology.get_dim(name)) for name in topology.get_hybrid_group_names()])
+mesh = Mesh.from_axes([(words.get(name, name), topology.get_dim(name)) for name in topology.get_hybrid_group_names()])
 said = {"rank": rank, "mesh": str(mesh)}
 
 said["live"] = distributed_seeds(42, group)
@@ -48,7 +60,7 @@ def gathered(value):
     number = paddle.to_tensor([int(value, 16) >> 1], dtype="int64")
     found = []
     dist.all_gather(found, number)
-    return [int(one) for one in found]
+    return [one.item() for one in found]
 
 
 plan = SeedPlan(1234, mesh)

@@ -1,4 +1,4 @@
-"""Real processes: replicas start equal and shards start different, and Paddle's own fleet tells the reference's seeds."""
+"""Real processes: replicas start equal, shards start different, and a live fleet tells the reference's seeds."""
 
 import random
 import sys

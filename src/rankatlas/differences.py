@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh, Ranks
-from rankatlas.core.compare import first_difference, same_groups, shown
+from rankatlas.core.compare import first_difference, ranks_shown, same_groups
 
 _MOST_MEMBERS = 1024  # members of a differing group that plain data lists
 
@@ -71,8 +71,8 @@ class Changes:
             lines.append(f"same groups: {', '.join(self.same)}")
         for axis, found in self.different:
             lines.append(
-                f"{axis} groups differ: group {found.group} is {shown(found.first)} in A and {shown(found.second)}"
-                f" in B ({_extent(first, axis)} in A, {_extent(second, axis)} in B)"
+                f"{axis} groups differ: group {found.group} is {ranks_shown(found.first)} in A"
+                f" and {ranks_shown(found.second)} in B ({_extent(first, axis)} in A, {_extent(second, axis)} in B)"
             )
         for name, mesh, axes in (("A", first, self.only_first), ("B", second, self.only_second)):
             lines += [f"{axis}={mesh.size(axis)} is only in {name}{_harmless(mesh, axis)}" for axis in axes]

@@ -11,6 +11,34 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_LONGEST = 8000  # characters of a message
+_SHOWN = 80  # characters of a value in it
+_MOST_BITS = 256  # of an integer that is written out
+
+
+def shown(value: object) -> str:
+    """`value` for a message, never longer than a line and never costly to make, whatever somebody gave.
+
+    >>> shown("tp"), shown(10**100), shown(list(range(1000)))
+    ("'tp'", 'an integer of 333 bits', '[0, 1, 2, 3, 4, 5, ...]')
+    """
+    if type(value) is int:
+        bits = value.bit_length()
+        return str(value) if bits <= _MOST_BITS else f"an integer of {bits} bits"
+    if isinstance(value, str):
+        return repr(str.__str__(value)) if len(value) <= _SHOWN else f"{str.__str__(value)[:_SHOWN]!r}..."
+    from reprlib import Repr
+
+    brief = Repr()
+    brief.maxstring = brief.maxother = _SHOWN
+    brief.maxlong = _SHOWN
+    try:
+        text = brief.repr(value)
+    except Exception:  # a value whose own repr fails
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}..."
+
+
 class RankatlasError(Exception):
     """The root: `except RankatlasError` catches whatever this library raises on purpose.
 
@@ -22,7 +50,7 @@ class RankatlasError(Exception):
     """
 
     def __init__(self, message: str, **fields: object) -> None:
-        super().__init__(message)
+        super().__init__(message if len(message) <= _LONGEST else f"{message[:_LONGEST]} ...")
         self.__dict__.update(fields)
 
     def __str__(self) -> str:
@@ -270,7 +298,7 @@ def unknown_axis(name: object, known: tuple[str, ...], what: str = "mesh", inste
     from difflib import get_close_matches
 
     plain = {axis.lower(): axis for axis in known}
-    asked = str(name).lower()
+    asked = name.lower() if isinstance(name, str) and len(name) <= _SHOWN else ""
     close = get_close_matches(asked, plain, n=3, cutoff=0.5)
     close.sort(key=lambda axis: sorted(axis) != sorted(asked))  # swapped letters first
     near = tuple(plain[axis] for axis in close)
@@ -278,5 +306,5 @@ def unknown_axis(name: object, known: tuple[str, ...], what: str = "mesh", inste
     listed = ", ".join(map(repr, known))
     label = "axis is" if len(known) == 1 else "axes are"
     return UnknownAxisError(
-        f"{what} has no axis {name!r}; its {label} {listed}.{hint}", name=name, known=known, near=near
+        f"{what} has no axis {shown(name)}; its {label} {listed}.{hint}", name=name, known=known, near=near
     )

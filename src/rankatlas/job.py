@@ -29,8 +29,9 @@ class Fact:
 class Job:
     """A layout as it was read: the mesh or atlas, the `format` it was written in, `source`, facts and notes.
 
-    `places` says where ranks run, rank → its `host`, `local_rank` and `device`, and `kinds` which groups were made, plain
-    data; both are known of recorded jobs only.  `notes` are sentences about what was given and could not be understood, or was understood in one of several
+    `places` says where ranks run, rank → its `host`, `local_rank` and `device`, and `kinds` which groups were made,
+    plain data; both are known of recorded jobs only.
+    `notes` are sentences about what was given and could not be understood, or was understood in one of several
     possible ways; a reader never keeps such a thing to itself.
 
     >>> Job(Mesh(dp=8), format="notation", source="dp=8").layout

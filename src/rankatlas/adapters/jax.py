@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy
 
-from rankatlas.errors import SeedError
+from rankatlas.errors import SeedError, shown
 from rankatlas.seeding.integers import as_seed
 
 _WORD = 2**32
@@ -56,7 +56,7 @@ class RandomState:
     def set_state(self, state: Any) -> None:
         """Set the key.  Raises ValueError for anything that is no single key."""
         if not jax.numpy.issubdtype(getattr(state, "dtype", None), jax.dtypes.prng_key) or state.shape:
-            raise ValueError(f"a state of JAX is one key, not {state!r}")
+            raise ValueError(f"a state of JAX is one key, not {shown(state)}")
         self._key = state
 
     def pack(self, state: Any) -> list[int]:
@@ -90,7 +90,7 @@ class Keys:
         holder = name if name in self._seeds else next((n for n, used in self._seeds.items() if used == seed), None)
         if holder is not None:
             raise SeedError(
-                f"stream {name!r} with seed {seed} meets {holder!r}, which has seed {self._seeds[holder]}",
+                f"stream {shown(name)} with seed {seed} meets {shown(holder)}, which has seed {self._seeds[holder]}",
                 name=name,
                 seed=seed,
                 earlier_name=holder,
@@ -102,7 +102,7 @@ class Keys:
         """A key of the stream for one draw, and the keys that go on after it.  Raises SeedError."""
         if name not in self._keys:
             raise SeedError(
-                f"no stream {name!r}; the streams are {', '.join(self._keys) or 'none yet'}",
+                f"no stream {shown(name)}; the streams are {', '.join(self._keys) or 'none yet'}",
                 name=name,
             )
         kept, key = jax.random.split(self._keys[name])

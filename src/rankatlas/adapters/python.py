@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from rankatlas.errors import shown
+
 
 class RandomState:
     """The global state of the `random` module.
@@ -41,7 +43,7 @@ class RandomState:
         """The state of `pack`."""
         version, numbers, gauss = data
         if gauss is not None and not isinstance(gauss, float):
-            raise ValueError(f"the second normal deviate is a float or None, not {gauss!r}")
+            raise ValueError(f"the second normal deviate is a float or None, not {shown(gauss)}")
         return version, tuple(numbers), gauss
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rankatlas.core import Atlas, Mesh
-from rankatlas.errors import InputError, RankError
+from rankatlas.errors import InputError, RankError, shown
 from rankatlas.job import Job
 
 FORMAT_NAMES = ("notation", "rankatlas", "paddlenlp-2.8", "paddleformers-1.2")
@@ -38,7 +38,7 @@ def read(words: Iterable[str], format: str | None, world_size: int | None) -> Jo
     if notation and len(words) > 1 and all("=" in word or ":" in word for word in words):
         words = (" ".join(words),)
     if len(words) != 1:
-        given = f"{len(words)} words: {' '.join(words)!r}" if words else "nothing"
+        given = f"{len(words)} words: {shown(' '.join(words))}" if words else "nothing"
         raise InputError(f"one LAYOUT is needed, notation such as 'pp=4 dp=2 tp=8' or a file; got {given}")
     if format is None and _is_plain_notation(words[0]):
         from rankatlas.core import parse_layout
@@ -65,7 +65,7 @@ def ranks_given(text: str, layout: Mesh | Atlas) -> tuple[Iterator[int], int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not (_digits(first) and (_digits(last) or not dash)):
-            raise InputError(f"ranks are given as 0-15 or 3,8,32-47 (ends included), not {text!r}")
+            raise InputError(f"ranks are given as 0-15 or 3,8,32-47 (ends included), not {shown(text)}")
         ranges.append(range(int(first), int(last or first) + 1))
         if not ranges[-1]:
             raise InputError(f"the ranks {part.strip()} run backwards; write {last}-{first}")
@@ -92,9 +92,9 @@ def coordinate_given(text: str) -> dict[str, int]:
     for part in text.replace(",", " ").split():
         axis, _, place = part.partition("=")
         if not axis or not _digits(place):
-            raise InputError(f"a coordinate is given as pp=1,tp=3, not {text!r}")
+            raise InputError(f"a coordinate is given as pp=1,tp=3, not {shown(text)}")
         if axis in places:
-            raise InputError(f"the coordinate {text!r} names {axis} twice")
+            raise InputError(f"the coordinate {shown(text)} names {axis} twice")
         places[axis] = int(place)
     if not places:
         raise InputError("a coordinate is given as pp=1,tp=3; it is empty")

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from rankatlas import __version__
-from rankatlas.errors import NotationError, RankatlasError, SchemeError
+from rankatlas.errors import NotationError, RankatlasError, SchemeError, shown
 
 _MOST_ERROR_LINES = 5
 
@@ -59,7 +59,7 @@ class Verbs(click.Group):
         if name not in VERBS and not name.startswith("-"):
             near = get_close_matches(name, VERBS, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
-            raise click.UsageError(f"no command {name!r}; the commands are {', '.join(VERBS)}.{hint}", ctx)
+            raise click.UsageError(f"no command {shown(name)}; the commands are {', '.join(VERBS)}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -89,6 +89,7 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without arrows still gets an answer
             stream.reconfigure(errors="replace")
@@ -121,6 +122,24 @@ def _run(arguments: list[str] | None) -> int:
         return _complain("this needs more memory than there is; ask for fewer ranks (--ranks 0-15)")
     except OSError as error:
         return _complain(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+    except Exception as error:
+        # 1 means that something was found; a defect of ours must not look like it.
+        if os.environ.get("RANKATLAS_TRACEBACK"):
+            raise
+        return _complain(
+            f"this is a defect of rankatlas: {type(error).__name__}: {shown(str(error))}\n"
+            "RANKATLAS_TRACEBACK=1 shows where; please report it with the command"
+        )
+
+
+def _open_closed_streams() -> None:
+    """Give a process that was started with closed standard streams the empty device in their place."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
 
 
 def _complain(message: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rankatlas.cli.common import coordinate_given, print_json, read, source_options
-from rankatlas.errors import InputError
+from rankatlas.errors import InputError, shown
 from rankatlas.job import Job
 from rankatlas.views.facts import listed, matching_ranks, rank_facts
 from rankatlas.views.text import members, where_lines
@@ -52,7 +52,7 @@ def command(
         return
     rank, *layout = words
     if not (rank.isascii() and rank.isdigit() and len(rank) < 20):
-        raise InputError(f"RANK must be 0 or a positive integer, not {rank!r}; or give --coordinate pp=1,tp=3")
+        raise InputError(f"RANK must be 0 or a positive integer, not {shown(rank)}; or give --coordinate pp=1,tp=3")
     facts = rank_facts(read(layout, format, world_size), int(rank))
     if as_json:
         print_json(facts)
@@ -67,14 +67,14 @@ def _print_matching(job: Job, coordinate: str, as_json: bool) -> None:
 
 def _print_host(job: Job, host: str, as_json: bool) -> None:
     if not job.places:
-        raise InputError(f"{job.source!r} does not say where ranks run; --host needs the record of a job")
+        raise InputError(f"{shown(job.source)} does not say where ranks run; --host needs the record of a job")
     hosts = list(dict.fromkeys(str(place["host"]) for place in job.places.values()))
     if host not in hosts:
         from difflib import get_close_matches
 
         near = get_close_matches(host, hosts, n=3, cutoff=0.5) or hosts[:3]
         raise InputError(
-            f"no rank of this job ran on {host!r}; there are {len(hosts)} hosts, such as {', '.join(near)}"
+            f"no rank of this job ran on {shown(host)}; there are {len(hosts)} hosts, such as {', '.join(near)}"
         )
     _print_ranks(job, {"host": host}, [rank for rank in job.places if job.places[rank]["host"] == host], as_json)
 
@@ -82,7 +82,7 @@ def _print_host(job: Job, host: str, as_json: bool) -> None:
 def _print_group(job: Job, group: str, as_json: bool) -> None:
     axes, _, index = group.strip().rpartition(" ")
     if not axes or not (index.isascii() and index.isdigit() and len(index) < 20):
-        raise InputError(f"a group is given as 'tp 512' or 'dp+cp 3', not {group!r}")
+        raise InputError(f"a group is given as 'tp 512' or 'dp+cp 3', not {shown(group)}")
     groups = job.layout.groups(*axes.strip().split("+"))
     if int(index) >= len(groups):
         raise InputError(f"there are {len(groups)} groups over {axes}, numbered 0 to {len(groups) - 1}; not {index}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from rankatlas.errors import SourceError
+from rankatlas.errors import SourceError, shown
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def whole_file(path: str) -> Iterator[IO[str]]:
     """
     target = os.path.realpath(path)  # a link keeps being one
     if os.path.isdir(target):
-        raise SourceError(f"cannot write {path!r}: it is a directory", source=path)
+        raise SourceError(f"cannot write {shown(path)}: it is a directory", source=path)
     if os.path.exists(target) and not os.path.isfile(target):
         with open(target, "w", encoding="utf-8") as out:
             yield out
@@ -34,7 +34,7 @@ def whole_file(path: str) -> Iterator[IO[str]]:
     try:
         handle, draft = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".rankatlas-", text=True)
     except OSError as error:
-        raise SourceError(f"cannot write {path!r}: {error.strerror}", source=path) from None
+        raise SourceError(f"cannot write {shown(path)}: {error.strerror}", source=path) from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
             yield out

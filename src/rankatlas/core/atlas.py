@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from keyword import iskeyword
 
-from rankatlas.core.compare import first_difference, shown
+from rankatlas.core.compare import first_difference, ranks_shown
 from rankatlas.core.coordinate import Coordinate
 from rankatlas.core.group import Group, Groups
 from rankatlas.core.integers import as_int
 from rankatlas.core.mesh import Mesh
-from rankatlas.errors import AtlasError, RankError, SharedAxisError, UnknownChartError, unknown_axis
+from rankatlas.errors import AtlasError, RankError, SharedAxisError, UnknownChartError, shown, unknown_axis
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,16 +54,18 @@ class Atlas:
             raise AtlasError("an atlas needs at least one chart, such as Atlas(dense=Mesh(dp=8))")
         for name, mesh in charts.items():
             if type(name) is not str or not (name.isascii() and name.isidentifier()) or name == RESERVED:
-                raise AtlasError(f"{name!r} cannot name a chart; names are letters, digits and _, and not 'shared'")
+                raise AtlasError(
+                    f"{shown(name)} cannot name a chart; names are letters, digits and _, and not 'shared'"
+                )
             if not isinstance(mesh, Mesh):
-                raise AtlasError(f"chart {name!r} must be a Mesh, not {type(mesh).__name__}")
+                raise AtlasError(f"chart {shown(name)} must be a Mesh, not {type(mesh).__name__}")
         try:
             names = (shared,) if isinstance(shared, str) else tuple(shared)
         except TypeError:
-            raise AtlasError(f"shared must be axis names, such as shared=('pp',); got {shared!r}") from None
+            raise AtlasError(f"shared must be axis names, such as shared=('pp',); got {shown(shared)}") from None
         for position, axis in enumerate(names):
             if axis in names[:position]:
-                raise AtlasError(f"axis {axis!r} is declared shared twice")
+                raise AtlasError(f"axis {shown(axis)} is declared shared twice")
             _prove_shared(axis, charts)
         self._charts = charts
         self._shared = names
@@ -102,7 +104,9 @@ class Atlas:
             return self._charts[chart]
         except (KeyError, TypeError):
             raise UnknownChartError(
-                f"no chart {chart!r}; the charts are {', '.join(self._charts)}", name=chart, known=tuple(self._charts)
+                f"no chart {shown(chart)}; the charts are {', '.join(self._charts)}",
+                name=chart,
+                known=tuple(self._charts),
             ) from None
 
     def __iter__(self) -> Iterator[str]:
@@ -170,7 +174,7 @@ class Atlas:
         chart, dot, axis = str(address).partition(".")
         if dot:
             if axis not in self[chart].axes:
-                raise unknown_axis(axis, self[chart].axes, what=f"chart {chart!r}")
+                raise unknown_axis(axis, self[chart].axes, what=f"chart {shown(chart)}")
             # A shared axis has the same groups everywhere, so it may join axes of another chart.
             charts = [name for name, mesh in self._charts.items() if axis in mesh.axes]
             return (charts if axis in self._shared else [chart]), axis
@@ -180,7 +184,7 @@ class Atlas:
             raise unknown_axis(address, tuple(known), what="atlas")
         if len(charts) > 1 and chart not in self._shared:
             choices = " or ".join(f"{name}.{chart}" for name in charts)
-            raise AtlasError(f"axis {chart!r} is in several charts and not shared: ask for {choices}")
+            raise AtlasError(f"axis {shown(chart)} is in several charts and not shared: ask for {choices}")
         return charts, chart
 
     def to_dict(self) -> dict[str, Any]:
@@ -244,8 +248,9 @@ def _prove_shared(axis: str, charts: dict[str, Mesh]) -> None:
             continue
         mine, theirs = having[0], name
         raise SharedAxisError(
-            f"axis {axis!r} is declared shared, but its groups differ between {mine} and {theirs}: group"
-            f" {difference.group} is {shown(difference.first)} in {mine} and {shown(difference.second)} in {theirs}",
+            f"axis {shown(axis)} is declared shared, but its groups differ between {mine} and {theirs}: group"
+            f" {difference.group} is {ranks_shown(difference.first)} in {mine}"
+            f" and {ranks_shown(difference.second)} in {theirs}",
             axis=axis,
             charts=(mine, theirs),
             index=difference.group,

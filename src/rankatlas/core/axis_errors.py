@@ -8,6 +8,7 @@ from rankatlas.errors import (
     InputError,
     LayoutChangeError,
     WorldSizeError,
+    shown,
 )
 
 TYPE_CHECKING = False
@@ -28,25 +29,25 @@ def bad_name(name: object) -> AxisError:
     """The error for a name that no axis may have."""
     if name == "first_rank":
         return AxisError("'first_rank' is reserved: it shifts the mesh and cannot name an axis", name=name)
-    return AxisError(f"{name!r} cannot name an axis; names are letters, digits and _, no digit first", name=name)
+    return AxisError(f"{shown(name)} cannot name an axis; names are letters, digits and _, no digit first", name=name)
 
 
 def bad_axes(axes: tuple[str, ...]) -> AxisError:
     """The error for an axis that stands twice, or for none at all."""
     for position, axis in enumerate(axes):
         if axis in axes[:position]:
-            return DuplicateAxisError(f"axis {axis!r} is named twice in {', '.join(axes)}", name=axis)
+            return DuplicateAxisError(f"axis {shown(axis)} is named twice in {', '.join(axes)}", name=axis)
     return AxisError("a mesh needs at least one axis, such as Mesh(dp=8)", name="")
 
 
 def bad_extent(axes: tuple[str, ...], sizes: tuple[int, ...], first_rank: int, world_size: int) -> InputError:
     """The error for ranks below 0 or beyond 64 bits."""
     if first_rank < 0:
-        return InputError(f"first_rank must be 0 or more, not {first_rank}", first_rank=first_rank)
+        return InputError(f"first_rank must be 0 or more, not {shown(first_rank)}", first_rank=first_rank)
     if first_rank > MOST_RANKS:
-        return InputError(f"first_rank={first_rank} is more than 64 bits can number", first_rank=first_rank)
+        return InputError(f"first_rank={shown(first_rank)} is more than 64 bits can number", first_rank=first_rank)
     return WorldSizeError(
-        f"these sizes make {world_size} ranks (from {first_rank} on), more than 64 bits can number",
+        f"these sizes make {shown(world_size)} ranks (from {first_rank} on), more than 64 bits can number",
         factors=tuple(zip(axes, sizes)),
         product=world_size,
         world_size=None,

@@ -55,10 +55,10 @@ def first_difference(mesh: Mesh, other: Mesh, axis: str) -> Difference | None:
     return Difference(index, first, second)
 
 
-def shown(ranks: Sequence[int] | None) -> str:
+def ranks_shown(ranks: Sequence[int] | None) -> str:
     """Ranks for a sentence: all of a short list, the beginning of a long one and their number.
 
-    >>> shown([0, 4]), shown(None), shown(range(40))
+    >>> ranks_shown([0, 4]), ranks_shown(None), ranks_shown(range(40))
     ('[0, 4]', 'absent', '[0, 1, 2, 3, 4, 5, 6, 7, ...] (40 ranks)')
     """
     if ranks is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from keyword import iskeyword
 
-from rankatlas.errors import unknown_axis
+from rankatlas.errors import shown, unknown_axis
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ class Coordinate(Mapping[str, int]):
         try:
             return self.__places[self.__axes.index(name)]
         except ValueError:
-            raise AttributeError(f"this coordinate has no axis {name!r}; it has {', '.join(self.__axes)}") from None
+            raise AttributeError(
+                f"this coordinate has no axis {shown(name)}; it has {', '.join(self.__axes)}"
+            ) from None
 
     def __contains__(self, axis: object) -> bool:
         return axis in self.__axes

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rankatlas.core.atlas import Atlas
 from rankatlas.core.mesh import Mesh
-from rankatlas.errors import DescriptionError
+from rankatlas.errors import DescriptionError, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ def checked(description: object, format_name: str, keys: tuple[str, ...]) -> Map
         raise DescriptionError(f"a stored layout is a dict, not {type(description).__name__}")
     if description.get("format") != format_name:
         raise DescriptionError(
-            f"a stored description has format {format_name!r} here, not {description.get('format')!r}"
+            f"a stored description has format {shown(format_name)} here, not {shown(description.get('format'))}"
         )
     version = description.get("version")
     if type(version) is not int or version != VERSION:
         raise DescriptionError(
-            f"version {version!r} of {format_name} is not known; this release reads version {VERSION}."
+            f"version {shown(version)} of {format_name} is not known; this release reads version {VERSION}."
             " Was it written by a newer rankatlas?"
         )
     expected = ("format", "version", *keys)

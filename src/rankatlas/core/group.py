@@ -8,6 +8,7 @@ from operator import index as to_index
 
 from rankatlas.core.arrays import cast, refuse_view, sums
 from rankatlas.core.ranks import Ranks, progressions
+from rankatlas.errors import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Groups(Sequence[Group]):
             return tuple(self[index] for index in range(count)[item])
         index = to_index(item)
         if not -count <= index < count:
-            raise IndexError(f"group {index} is outside the {count} groups over {self._axes!r}")
+            raise IndexError(f"group {shown(index)} is outside the {count} groups over {shown(self._axes)}")
         start = self._starts()[index]
         return Group(self._mesh, self._axes, self._mesh._parts(self._axes), start)
 

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 from operator import index
 
-from rankatlas.errors import IntegerError
+from rankatlas.errors import IntegerError, shown
+
+_MOST_BITS = 128  # no rank, size or seed is longer; much longer ones could not even be printed
 
 
 def as_int(value: object, what: str) -> int:
-    """`value` as a plain int: ints and numpy integers pass; bools, floats and text do not.
+    """`value` as a plain int: ints and numpy integers pass; bools, floats, arrays and text do not.
 
     Cost: O(1).  Raises IntegerError naming `what`.
 
     >>> as_int(3, "rank")
     3
     """
+    number: int | None = None
     if type(value) is int:
-        return value
-    # Booleans of numpy and torch know __index__ too; their dtype tells.
-    if not isinstance(value, bool) and not str(getattr(value, "dtype", "")).endswith("bool"):
+        number = value
+    elif _may_be_integer(value):
         try:
-            return index(value)  # type: ignore[arg-type]
-        except TypeError:
-            pass
-    raise IntegerError(f"{what} must be an integer, not {value!r} ({type(value).__name__})", what=what, value=value)
+            number = index(value)  # type: ignore[arg-type]
+        except Exception:  # whatever somebody's __index__ raises
+            number = None
+    if number is not None and number.bit_length() <= _MOST_BITS:
+        return number
+    kind = type(value).__name__
+    raise IntegerError(f"{what} must be an integer, not {shown(value)} ({kind})", what=what, value=value)
+
+
+def _may_be_integer(value: object) -> bool:
+    """Whether `value` can be one integer: arrays of booleans, floats or several numbers know __index__ as well."""
+    if isinstance(value, bool):
+        return False
+    dtype = getattr(value, "dtype", None)
+    return dtype is None or ("int" in str(dtype) and not tuple(getattr(value, "shape", ())))

@@ -18,6 +18,7 @@ from rankatlas.errors import (
     InputError,
     LayoutChangeError,
     RankError,
+    shown,
     unknown_axis,
 )
 
@@ -60,7 +61,7 @@ class Mesh:
         try:
             pairs = [(name, size) for name, size in axes]
         except (TypeError, ValueError):
-            raise InputError(f"axes must be (name, size) pairs, major to minor; got {axes!r}") from None
+            raise InputError(f"axes must be (name, size) pairs, major to minor; got {shown(axes)}") from None
         self = object.__new__(cls)
         self._build(tuple(name for name, _ in pairs), tuple(size for _, size in pairs), first_rank)
         return self
@@ -233,7 +234,7 @@ class Mesh:
         """
         position = self._position(axis)
         if not sizes:
-            raise LayoutChangeError(f"unflatten of {axis!r} needs the new axes, such as {axis}_a=2, {axis}_b=-1")
+            raise LayoutChangeError(f"unflatten of {shown(axis)} needs the new axes, such as {axis}_a=2, {axis}_b=-1")
         wanted = {name: None if checked_open(name, size) else size for name, size in sizes.items()}
         parts = resolve(wanted, self._sizes[position], whole=f"axis {axis}")
         pairs = list(zip(self._axes, self._sizes))
@@ -321,7 +322,7 @@ class Mesh:
         for position, axis in enumerate(axes):
             self._position(axis)
             if axis in axes[:position]:
-                raise DuplicateAxisError(f"axis {axis!r} is named twice in {', '.join(axes)}", name=axis)
+                raise DuplicateAxisError(f"axis {shown(axis)} is named twice in {', '.join(axes)}", name=axis)
         return tuple(axis for axis in self._axes if axis in axes)
 
     def _offset(self, rank: int) -> int:
@@ -330,7 +331,7 @@ class Mesh:
         offset = rank - self._first_rank
         if not 0 <= offset < self._world_size:
             raise RankError(
-                f"rank {rank} is outside {self}, whose ranks are "
+                f"rank {shown(rank)} is outside {self}, whose ranks are "
                 f"{self._first_rank} to {self._first_rank + self._world_size - 1}",
                 rank=rank,
                 first_rank=self._first_rank,
@@ -346,7 +347,7 @@ class Mesh:
             size = self._sizes[position]
             if not 0 <= number < size:
                 raise CoordinateRangeError(
-                    f"{axis}={number} is outside axis {axis!r} of {self}; its places are 0 to {size - 1}",
+                    f"{axis}={number} is outside axis {shown(axis)} of {self}; its places are 0 to {size - 1}",
                     axis=axis,
                     place=number,
                     size=size,

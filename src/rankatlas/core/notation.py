@@ -8,7 +8,7 @@ from rankatlas.core.atlas import RESERVED, Atlas
 from rankatlas.core.integers import as_int
 from rankatlas.core.mesh import Mesh
 from rankatlas.core.sizes import resolve
-from rankatlas.errors import InputError, NotationError
+from rankatlas.errors import InputError, NotationError, shown
 
 _WINDOW = 70  # characters of the text an error shows
 _MOST_DIGITS = 20  # a longer number cannot fit 64 bits, and int() must not be fed a megabyte
@@ -57,13 +57,13 @@ def parse_atlas(text: str) -> Atlas:
             raise notation_error(text, start, "a chart is written 'name: axis=size …'")
         chart = name.strip()
         if chart in charts or (chart == RESERVED and shared):
-            raise notation_error(text, start, f"{chart!r} stands twice")
+            raise notation_error(text, start, f"{shown(chart)} stands twice")
         if chart == RESERVED:
             shared = tuple(body.split())
             if not shared:
                 raise notation_error(text, end, "'shared:' must be followed by axis names")
         elif not (chart.isascii() and chart.isidentifier()):
-            raise notation_error(text, start, f"{chart!r} cannot name a chart; names are letters, digits and _")
+            raise notation_error(text, start, f"{shown(chart)} cannot name a chart; names are letters, digits and _")
         else:
             charts[chart] = parse_part(text, end - len(body), end)
         begin = end + 1
@@ -96,7 +96,7 @@ def parse_part(text: str, begin: int, end: int, world_size: int | None = None) -
             first_rank = _number(text, at, stop, "first_rank must be 0 or a positive integer")
             continue
         if name in sizes:
-            raise notation_error(text, start, f"axis {name!r} stands twice")
+            raise notation_error(text, start, f"axis {shown(name)} stands twice")
         if text[at:stop] in ("?", "-1"):
             if open_at is not None:
                 raise notation_error(text, at, "only one size may be left open")
@@ -162,9 +162,9 @@ def _name(text: str, start: int, stop: int) -> tuple[str, int]:
         if char == ",":
             raise notation_error(text, position, "items are separated by white space, not by commas")
         if not (char.isascii() and (char.isalpha() or char == "_" or (char.isdigit() and position > start))):
-            complaint = f"{char!r} cannot stand in an axis name; names are letters, digits and _, no digit first"
+            complaint = f"{shown(char)} cannot stand in an axis name; names are letters, digits and _, no digit first"
             raise notation_error(text, position, complaint)
-    raise notation_error(text, stop, f"'=' and a size must follow {text[start:stop]!r}, without spaces around '='")
+    raise notation_error(text, stop, f"'=' and a size must follow {shown(text[start:stop])}, without spaces around '='")
 
 
 def _size(text: str, start: int, stop: int) -> int:
@@ -182,7 +182,7 @@ def _number(text: str, start: int, stop: int, rule: str) -> int:
         if char == ",":
             raise notation_error(text, position, "items are separated by white space, not by commas")
         if not (char.isascii() and char.isdigit()):
-            raise notation_error(text, position, f"{rule}, not {text[start : min(stop, start + _WINDOW)]!r}")
+            raise notation_error(text, position, f"{rule}, not {shown(text[start : min(stop, start + _WINDOW)])}")
     if stop - start > _MOST_DIGITS:
         raise notation_error(text, start, f"{rule} that 64 bits can hold")
     return int(text[start:stop])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from operator import index as to_index
 
 from rankatlas.core.arrays import cast, refuse_view, sums
+from rankatlas.errors import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Ranks(IntSequence):
         try:
             position = self._positions[to_index(item)]
         except IndexError:
-            raise IndexError(f"index {item} is outside a sequence of {len(self)} ranks") from None
+            raise IndexError(f"index {shown(item)} is outside a sequence of {len(self)} ranks") from None
         return self._at(position) if self._parts else position
 
     def _at(self, position: int) -> int:
@@ -130,7 +131,7 @@ class Ranks(IntSequence):
             place = self._positions.index(position)
             if place in range(len(self))[start:stop]:
                 return place
-        raise ValueError(f"rank {rank!r} is not in {self!r}")
+        raise ValueError(f"rank {shown(rank)} is not in {shown(self)}")
 
     def count(self, rank: object) -> int:
         """1 when `rank` is in the sequence, else 0: no rank stands twice.  Cost: O(parts)."""

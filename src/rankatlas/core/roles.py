@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rankatlas.core.mesh import Mesh
-from rankatlas.errors import DuplicateAxisError, UnnamedAxisError
+from rankatlas.errors import DuplicateAxisError, UnnamedAxisError, shown
 
 
 def assigned(mesh: Mesh, what: str, roles: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
@@ -24,7 +24,7 @@ def assigned(mesh: Mesh, what: str, roles: Mapping[str, str | Iterable[str]]) ->
             mesh.size(axis)
             if axis in role_of:
                 raise DuplicateAxisError(
-                    f"axis {axis!r} of this {what} is named twice: {role_of[axis]} and {role}", name=axis
+                    f"axis {shown(axis)} of this {what} is named twice: {role_of[axis]} and {role}", name=axis
                 )
             role_of[axis] = role
     forgotten = tuple(axis for axis in mesh.axes if mesh.size(axis) > 1 and axis not in role_of)

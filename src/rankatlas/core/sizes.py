@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, islice
 from math import isqrt, log, prod
 
 from rankatlas.core.integers import as_int
 from rankatlas.errors import IntegerError, SizeError, SizeTypeError, WorldSizeError
 
 _MOST_FIXES = 8
+_MOST_PAIRS = 64  # pairs of axes tried for a fix
+_MOST_NEAR = 64  # divisors tried on either side of a size
 _MOST_TRIALS = 1 << 20  # beyond this factor only small divisors are offered as fixes
 
 
@@ -132,40 +135,39 @@ def _fixes(sizes: Mapping[str, int | None], fixed: Mapping[str, int], world_size
     without one it shows all sizes, because then every choice is the user's own.
     """
     unset = next((axis for axis, size in sizes.items() if size is None), None)
+    product = prod(fixed.values())
+    divisors = _divisors(world_size)
+    if unset is None:
+        ways = {tuple(fix.values()): fix for fix in _changed(fixed, world_size, divisors)}
+        return list(ways.values())[:_MOST_FIXES]
     found: list[dict[str, int]] = []
-    if unset is not None:
-        for axis, size in fixed.items():
-            others = prod(fixed.values()) // size
-            if world_size % others:
-                continue
+    for axis, size in fixed.items():
+        others = product // size
+        if world_size % others == 0 and len(found) < _MOST_FIXES:
             room = world_size // others
-            near = _nearest(room, size)
-            found += [{axis: other, unset: room // other} for other in near if other != size]
-        return found[:_MOST_FIXES]
-    ways = {tuple(fix.values()): fix for fix in _changed(fixed, world_size)}
-    return list(ways.values())[:_MOST_FIXES]
+            found += [{axis: near, unset: room // near} for near in _nearest(room, size, divisors) if near != size]
+    return found[:_MOST_FIXES]
 
 
-def _changed(fixed: Mapping[str, int], world_size: int) -> Iterator[dict[str, int]]:
+def _changed(fixed: Mapping[str, int], world_size: int, divisors: list[int]) -> Iterator[dict[str, int]]:
     """All sizes with one axis changed, then with two, the nearest of those first."""
     product = prod(fixed.values())
     for axis, size in fixed.items():
         if world_size % (product // size) == 0:
             yield {**fixed, axis: world_size // (product // size)}
-    pairs = []
-    divisors = _divisors(world_size)
-    for axis, other in combinations(fixed, 2):
+    found = []
+    for axis, other in islice(combinations(fixed, 2), _MOST_PAIRS):
         rest = product // (fixed[axis] * fixed[other])
-        if world_size % rest == 0:
-            room = world_size // rest
-            sizes = sorted(
-                (_distance(size, fixed[axis]) + _distance(room // size, fixed[other]), size)
-                for size in divisors
-                if room % size == 0
-            )
-            pairs += [(distance, axis, other, size, room // size) for distance, size in sizes[:_MOST_FIXES]]
-    pairs.sort(key=lambda pair: pair[0])
-    for _, axis, other, size, other_size in pairs:
+        if world_size % rest:
+            continue
+        room = world_size // rest
+        near = bisect(divisors, fixed[axis])
+        sizes = [size for size in divisors[max(0, near - _MOST_NEAR) : near + _MOST_NEAR] if room % size == 0]
+        distances = [_distance(size, fixed[axis]) + _distance(room // size, fixed[other]) for size in sizes]
+        nearest = sorted(zip(distances, sizes))[:_MOST_FIXES]
+        found += [(distance, axis, other, size, room // size) for distance, size in nearest]
+    found.sort(key=lambda fix: fix[0])
+    for _, axis, other, size, other_size in found:
         yield {**fixed, axis: size, other: other_size}
 
 
@@ -173,12 +175,12 @@ def _distance(size: int, wanted: int) -> float:
     return round(abs(log(size / wanted)), 9)
 
 
-def _nearest(number: int, size: int) -> list[int]:
-    """The divisors of `number` next below and next above `size`."""
-    divisors = _divisors(number)
-    below = [divisor for divisor in divisors if divisor <= size][-1:]
-    above = [divisor for divisor in divisors if divisor > size][:1]
-    return below + above
+def _nearest(number: int, size: int, divisors: list[int]) -> list[int]:
+    """The divisors of `number` (all among `divisors`) next below or at, and next above, `size`."""
+    near = bisect(divisors, size)
+    below = next((divisor for divisor in reversed(divisors[:near]) if number % divisor == 0), None)
+    above = next((divisor for divisor in divisors[near:] if number % divisor == 0), None)
+    return [divisor for divisor in (below, above) if divisor is not None]
 
 
 def _divisors(number: int) -> list[int]:

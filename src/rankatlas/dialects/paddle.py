@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankatlas.core import Mesh
-from rankatlas.errors import SourceError
+from rankatlas.errors import SourceError, shown
 from rankatlas.job import Fact, Job
 from rankatlas.topology.training_args import known_keys, read_arguments
 
@@ -25,7 +25,7 @@ def read(content: Mapping[str, Any], source: str, format: str | None, world_size
     release = format or _release(content, source)
     if world_size is None:
         raise SourceError(
-            f"{source!r} holds training arguments, which do not say how many ranks run them: give the world size"
+            f"{shown(source)} holds training arguments, which do not say how many ranks run them: give the world size"
             " (--world-size N)",
             source=source,
         )
@@ -49,7 +49,7 @@ def _release(content: Mapping[str, Any], source: str) -> str:
     shared = [key for key in _SHARED_WITH_MEGATRON if key in content]
     if shared:
         raise SourceError(
-            f"{', '.join(shared)} in {source!r} may be PaddleFormers (outer → inner dp, sharding, pp, sep, mp) or"
+            f"{', '.join(shared)} in {shown(source)} may be PaddleFormers (outer → inner dp, sharding, pp, sep, mp) or"
             " Megatron (pp, dp, ep, cp, tp): say --from paddleformers-1.2 if it is the first;"
             " Megatron is not read yet, write its layout as notation",
             source=source,
@@ -57,7 +57,7 @@ def _release(content: Mapping[str, Any], source: str) -> str:
     if any(key in nlp for key in content):
         return "paddlenlp-2.8"
     raise SourceError(
-        f"nothing in {source!r} sets a parallel degree; known are {', '.join(known_keys('paddlenlp-2.8'))},"
+        f"nothing in {shown(source)} sets a parallel degree; known are {', '.join(known_keys('paddlenlp-2.8'))},"
         " the PaddleFormers names, and stored layouts",
         source=source,
     )
@@ -66,7 +66,7 @@ def _release(content: Mapping[str, Any], source: str) -> str:
 def _notes(content: Mapping[str, Any], release: str, auto: bool, mesh: Mesh) -> list[str]:
     known = known_keys(release)
     notes = [
-        f"{key}={content[key]!r} is not understood and was left out"
+        f"{key}={shown(content[key])} is not understood and was left out"
         for key in map(str, content)
         if _LOOKS_LIKE_A_DEGREE.match(key) and key not in known and content[key] not in (None, -1, 1)
     ]

@@ -11,7 +11,7 @@ from typing import Any
 from rankatlas.core import parse_layout
 from rankatlas.core.description import ATLAS_FORMAT, MESH_FORMAT, layout_from_dict
 from rankatlas.dialects import paddle, recorded
-from rankatlas.errors import InputError, RankatlasError, SourceError
+from rankatlas.errors import InputError, RankatlasError, SourceError, shown
 from rankatlas.job import Job
 from rankatlas.records.record import FORMAT as RECORD_FORMAT
 
@@ -39,7 +39,7 @@ def read_config(source: str, format: str | None = None, *, world_size: int | Non
     Mesh(pp=2, dp=2, tp=4)
     """
     if format is not None and format not in FORMATS:
-        raise SourceError(f"no format {format!r}; the formats are {', '.join(FORMATS)}", source=source)
+        raise SourceError(f"no format {shown(format)}; the formats are {', '.join(FORMATS)}", source=source)
     if format == "notation" or (format is None and _is_notation(source)):
         return Job(parse_layout(source, world_size), format="notation", source=source)
     text = _text(source).strip()
@@ -65,23 +65,26 @@ def _text(source: str) -> str:
             data = sys.stdin.buffer.read(_MOST_BYTES + 1)
         elif not os.path.exists(source):
             raise SourceError(
-                f"{source!r} names no file, and without '=' it is no notation such as 'pp=4 dp=2 tp=8'", source=source
+                f"{shown(source)} names no file, and without '=' it is no notation such as 'pp=4 dp=2 tp=8'",
+                source=source,
             )
         elif not os.path.isfile(source):
-            raise SourceError(f"{source!r} is no regular file", source=source)
+            raise SourceError(f"{shown(source)} is no regular file", source=source)
         else:
             with open(source, "rb") as file:
                 data = file.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         if isinstance(error, RankatlasError):
             raise
-        raise SourceError(f"cannot read {source!r}: {error}", source=source) from None
+        raise SourceError(f"cannot read {shown(source)}: {error}", source=source) from None
     if len(data) > _MOST_BYTES:
-        raise SourceError(f"{source!r} is larger than {_MOST_BYTES >> 20} MiB; that is no configuration", source=source)
+        raise SourceError(
+            f"{shown(source)} is larger than {_MOST_BYTES >> 20} MiB; that is no configuration", source=source
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SourceError(f"{source!r} is not UTF-8 text (byte {error.start})", source=source) from None
+        raise SourceError(f"{shown(source)} is not UTF-8 text (byte {error.start})", source=source) from None
 
 
 def _content(text: str, source: str) -> Mapping[str, Any]:
@@ -92,13 +95,13 @@ def _content(text: str, source: str) -> Mapping[str, Any]:
         try:
             content = json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, source))
         except RecursionError:
-            raise SourceError(f"{source!r} is nested too deeply", source=source) from None
+            raise SourceError(f"{shown(source)} is nested too deeply", source=source) from None
         except ValueError as error:
             if isinstance(error, RankatlasError):
                 raise
-            raise SourceError(f"{source!r} is not valid JSON: {error}", source=source) from None
+            raise SourceError(f"{shown(source)} is not valid JSON: {error}", source=source) from None
     if not isinstance(content, Mapping):
-        raise SourceError(f"{source!r} holds a {type(content).__name__}, not a mapping of settings", source=source)
+        raise SourceError(f"{shown(source)} holds a {type(content).__name__}, not a mapping of settings", source=source)
     return content
 
 
@@ -107,28 +110,27 @@ def _yaml(text: str, source: str) -> Any:
 
     class Loader(yaml.SafeLoader):
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            _unique([(key.value, None) for key, _ in node.value if key.value != "<<"], source)
+            _unique([(key.value, None) for key, _ in node.value], source)
             return super().construct_mapping(node, deep)
 
     try:
-        # Aliases could blow a small file up; no launch configuration needs them.
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text, Loader=Loader)):
-            raise SourceError(f"{source!r} uses YAML aliases, which are not read", source=source)
+        for token in yaml.scan(text, Loader=Loader):
+            # Aliases and merges could blow a small file up; no launch configuration needs them.
+            if isinstance(token, yaml.AliasToken) or (isinstance(token, yaml.ScalarToken) and token.value == "<<"):
+                raise SourceError(f"{shown(source)} uses YAML aliases or merges, which are not read", source=source)
         return yaml.load(text, Loader=Loader)
-    except (yaml.YAMLError, RecursionError) as error:
-        detail = " ".join(str(error).split())[:200]
-        raise SourceError(f"{source!r} is neither notation, JSON nor YAML: {detail}", source=source) from None
-    except ValueError as error:
-        if isinstance(error, RankatlasError):
-            raise
-        raise SourceError(f"{source!r} holds a value YAML cannot make: {error}", source=source) from None
+    except RankatlasError:
+        raise
+    except Exception as error:  # tagged values fail inside the reader in many ways
+        detail = " ".join(str(error).split())[:200] or type(error).__name__
+        raise SourceError(f"{shown(source)} is neither notation, JSON nor YAML: {detail}", source=source) from None
 
 
 def _unique(pairs: list[tuple[Any, Any]], source: str) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for key, value in pairs:
         if str(key) in found:
-            raise SourceError(f"{source!r} sets {key!r} twice", source=source)
+            raise SourceError(f"{shown(source)} sets {shown(key)} twice", source=source)
         found[str(key)] = value
     return found
 
@@ -139,7 +141,9 @@ def _job(content: Mapping[str, Any], source: str, format: str | None, world_size
         return recorded.read(content, source, world_size)
     if format == "rankatlas" or (format is None and detected.startswith("rankatlas.")):
         if format is None and detected not in (MESH_FORMAT, ATLAS_FORMAT):
-            raise SourceError(f"{source!r} has format {detected!r}, which this release does not know", source=source)
+            raise SourceError(
+                f"{shown(source)} has format {shown(detected)}, which this release does not know", source=source
+            )
         layout = layout_from_dict(content)
         if world_size is not None and layout.world_size != world_size:
             raise InputError(f"the stored layout has {layout.world_size} ranks, the world size given is {world_size}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankatlas.errors import SourceError
+from rankatlas.errors import SourceError, shown
 from rankatlas.job import Job
 from rankatlas.records import LayoutRecord
 
@@ -18,13 +18,13 @@ def read(content: Mapping[str, Any], source: str, world_size: int | None) -> Job
     made = LayoutRecord.from_dict(content)
     if made.layout is None:
         raise SourceError(
-            f"the groups recorded in {source!r} are those of no row-major layout: {', '.join(made.unexplained)};"
+            f"the groups recorded in {shown(source)} are those of no row-major layout: {', '.join(made.unexplained)};"
             " say which layout was meant with: rankatlas check-groups",
             source=source,
         )
     if world_size is not None and world_size != made.world_size:
         raise SourceError(
-            f"the record in {source!r} is of {made.world_size} ranks, the world size given is {world_size}",
+            f"the record in {shown(source)} is of {made.world_size} ranks, the world size given is {world_size}",
             source=source,
         )
     notes = []

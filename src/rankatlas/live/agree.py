@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from rankatlas.errors import JobError, LayoutMismatch, RankSilent
+from rankatlas.errors import JobError, LayoutMismatch, RankSilent, shown
 from rankatlas.live.fields import flat, layout_fields
 from rankatlas.live.jobs import Store, current_job, identity
 
@@ -57,7 +57,7 @@ def agree(
     """
     started = time.monotonic()
     if not timeout > 0:
-        raise JobError(f"timeout is a number of seconds above 0, not {timeout!r}")
+        raise JobError(f"timeout is a number of seconds above 0, not {shown(timeout)}")
     fields = {**layout_fields(layout), **{f"extra.{name}": value for name, value in flat(extra or {}).items()}}
     job = current_job(engine)
     store = job.store()

@@ -9,7 +9,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from rankatlas.errors import JobError
+from rankatlas.errors import JobError, shown
 
 
 class Store(Protocol):
@@ -63,7 +63,7 @@ def current_job(engine: str | None = None) -> JobAdapter:
     names = [engine] if engine else [name for name in _ADAPTERS if name in sys.modules]
     for name in names:
         if name not in _ADAPTERS:
-            raise JobError(f"engine is one of {', '.join(_ADAPTERS)}, not {name!r}")
+            raise JobError(f"engine is one of {', '.join(_ADAPTERS)}, not {shown(name)}")
         found: JobAdapter | None = import_module(_ADAPTERS[name]).current()
         if found is not None:
             return found

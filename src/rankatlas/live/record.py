@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh, parse_layout
-from rankatlas.errors import JobError, RankSilent
+from rankatlas.errors import JobError, RankSilent, shown
 from rankatlas.live.jobs import Store, current_job, identity
 from rankatlas.records.check import check_record
 from rankatlas.records.kinds import sort_kinds
@@ -111,7 +111,7 @@ def _write(made: LayoutRecord, path: str) -> None:
             file.write("\n")
         os.replace(draft, path)
     except OSError as error:
-        raise JobError(f"the record could not be written to {path!r}: {error.strerror}") from None
+        raise JobError(f"the record could not be written to {shown(path)}: {error.strerror}") from None
     finally:
         if os.path.exists(draft):
             os.unlink(draft)

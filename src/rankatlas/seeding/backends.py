@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from types import MappingProxyType
 
-from rankatlas.errors import SeedError
+from rankatlas.errors import SeedError, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def adapter(name: str) -> Any:
     """
     if name not in KNOWN:
         raise SeedError(
-            f"no random backend {name!r}; known are {', '.join(KNOWN)}",
+            f"no random backend {shown(name)}; known are {', '.join(KNOWN)}",
             name=name,
         )
     path, install = KNOWN[name]
@@ -89,7 +89,7 @@ def states(names: Iterable[str | KeepsRandomState] | None = None) -> tuple[Keeps
         keeper = adapter(name).RandomState() if isinstance(name, str) else name
         if not all(hasattr(keeper, part) for part in _PROTOCOL) or keeper.name in [other.name for other in found]:
             raise SeedError(
-                f"{name!r} keeps no random state (or stands twice); backends are {', '.join(KNOWN)}",
+                f"{shown(name)} keeps no random state (or stands twice); backends are {', '.join(KNOWN)}",
             )
         found.append(keeper)
     return tuple(found)

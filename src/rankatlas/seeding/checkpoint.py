@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rankatlas.core import Mesh, Ranks
-from rankatlas.errors import RandomStateError
+from rankatlas.errors import RandomStateError, shown
 from rankatlas.seeding.plan import SeedPlan, Stream
 from rankatlas.seeding.tracker import RngStateTracker
 
@@ -38,7 +38,7 @@ def save_states(tracker: RngStateTracker, streams: Iterable[Stream], rank: int) 
     found: dict[str, Any] = {}
     for stream in streams:
         if stream.name not in kept["streams"]:
-            raise _refusal(f"the tracker has no stream {stream.name!r} to save; add it with its seed first")
+            raise _refusal(f"the tracker has no stream {shown(stream.name)} to save; add it with its seed first")
         if rank in writers(stream):
             found[stream.name] = {"key": stream.key(rank), **kept["streams"][stream.name]}
     return {"backends": kept["backends"], "streams": found}
@@ -55,7 +55,7 @@ def join_states(plan: SeedPlan, streams: Iterable[Stream], parts: Iterable[Mappi
     places: dict[str, set[str]] = {}
     for stream in streams:
         if stream.mesh != plan.mesh:
-            raise _refusal(f"stream {stream.name!r} lies on {stream.mesh}, the plan on {plan.mesh}")
+            raise _refusal(f"stream {shown(stream.name)} lies on {stream.mesh}, the plan on {plan.mesh}")
         places[stream.name] = {_text(stream.key(rank)) for rank in writers(stream)}
     for part in parts:
         if backends and part["backends"] != backends:
@@ -64,16 +64,16 @@ def join_states(plan: SeedPlan, streams: Iterable[Stream], parts: Iterable[Mappi
         for name, entry in part["streams"].items():
             key = _text(entry["key"])
             if name not in joined:
-                raise _refusal(f"a rank saved stream {name!r}, which is not among those to join")
+                raise _refusal(f"a rank saved stream {shown(name)}, which is not among those to join")
             if key not in places[name]:
-                raise _refusal(f"a rank saved {name!r} at {key or 'every rank'}, which is no place of {plan.mesh}")
+                raise _refusal(f"a rank saved {shown(name)} at {key or 'every rank'}, which is no place of {plan.mesh}")
             if key in joined[name]:
-                raise _refusal(f"the state of {name!r} at {key or 'every rank'} was saved twice")
+                raise _refusal(f"the state of {shown(name)} at {key or 'every rank'} was saved twice")
             joined[name][key] = {"seed": entry["seed"], "states": entry["states"]}
     for stream in streams:
         absent = [rank for rank in writers(stream) if _text(stream.key(rank)) not in joined[stream.name]]
         if absent:
-            raise _refusal(f"no state of {stream.name!r} from {_ranks(absent)}, which must write it", ranks=absent)
+            raise _refusal(f"no state of {shown(stream.name)} from {_ranks(absent)}, which must write it", ranks=absent)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -108,13 +108,13 @@ def load_states(
     for stream in streams:
         entry = saved["streams"].get(stream.name)
         if entry is None:
-            raise _refusal(f"the checkpoint has no stream {stream.name!r}; it has {', '.join(saved['streams'])}")
+            raise _refusal(f"the checkpoint has no stream {shown(stream.name)}; it has {', '.join(saved['streams'])}")
         check_key(stream, entry["axes"])
         _check_no_extra_axes(stream, entry["axes"], saved)
         without = _without_state(stream, entry)
         if without and policy == "error":
             raise _refusal(
-                f"{_ranks(without)} have no saved state of {stream.name!r}: the layout grew.  Name a policy:"
+                f"{_ranks(without)} have no saved state of {shown(stream.name)}: the layout grew.  Name a policy:"
                 f" {' or '.join(POLICIES[1:])}",
                 ranks=without,
             )
@@ -150,8 +150,8 @@ ranks 1, 2, 3 would restore another rank's stream
         right = mesh.select(**dict.fromkeys(lacking, 0))
         wrong = [rank for rank in mesh.select() if rank not in right]
         raise _refusal(
-            f"states of {stream.name!r} are keyed by {', '.join(saved_axes) or 'nothing'}, but the stream depends on"
-            f" {', '.join(lacking)} as well: {_ranks(wrong)} would restore another rank's stream",
+            f"states of {shown(stream.name)} are keyed by {', '.join(saved_axes) or 'nothing'}, but the stream"
+            f" depends on {', '.join(lacking)} as well: {_ranks(wrong)} would restore another rank's stream",
             axes=lacking,
             ranks=wrong,
         )
@@ -191,7 +191,7 @@ def read_states(path: str | os.PathLike[str]) -> dict[str, Any]:
                 text = file.read()
         saved = json.loads(text)
     except Exception as error:  # a damaged archive fails in a dozen ways
-        raise _refusal(f"{path!r} holds no random states: {error}") from None
+        raise _refusal(f"{shown(path)} holds no random states: {error}") from None
     _check_format(saved, POLICIES[0])
     return dict(saved)
 
@@ -209,7 +209,7 @@ def _check_format(saved: object, policy: str) -> None:
     if not whole:
         raise _refusal("this checkpoint of random states is damaged: its streams are not whole")
     if policy not in POLICIES:
-        raise _refusal(f"policy is one of {', '.join(POLICIES)}, not {policy!r}")
+        raise _refusal(f"policy is one of {', '.join(POLICIES)}, not {shown(policy)}")
 
 
 def _is_whole(entry: Mapping[str, Any]) -> bool:
@@ -228,8 +228,8 @@ def _check_no_extra_axes(stream: Stream, saved_axes: list[str], saved: Mapping[s
     extra = [axis for axis in saved_axes if axis not in stream.differ and before.size(axis) > 1]
     if extra:
         raise _refusal(
-            f"states of {stream.name!r} were saved one per place along {', '.join(extra)}, along which the stream is"
-            " the same here: which of them to take is not said",
+            f"states of {shown(stream.name)} were saved one per place along {', '.join(extra)}, along which the stream"
+            " is the same here: which of them to take is not said",
             axes=tuple(extra),
         )
 

@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 
 from rankatlas.core.integers import as_int
-from rankatlas.errors import DuplicateAxisError, InputError
+from rankatlas.errors import DuplicateAxisError, InputError, shown
 from rankatlas.seeding.plan import Stream
 
 Spec = Sequence[str | Sequence[str] | None]
@@ -33,13 +33,13 @@ class Piece:
         mesh = stream.mesh
         places = mesh.coordinate(rank)
         if not isinstance(global_shape, Iterable):
-            raise InputError(f"global_shape is a sequence of sizes, not {global_shape!r}")
+            raise InputError(f"global_shape is a sequence of sizes, not {shown(global_shape)}")
         sizes = [as_int(size, "a size of global_shape") for size in global_shape]
         entries = [] if isinstance(spec, str) or not isinstance(spec, Iterable) else list(spec)
         named = all(entry is None or isinstance(entry, (str, list, tuple)) for entry in entries)
         if min(sizes, default=0) < 0 or len(entries) != len(sizes) or not named:
             raise InputError(
-                f"spec names for each dimension of {tuple(sizes)} the axis that splits it, or None; got {spec!r}"
+                f"spec names for each dimension of {tuple(sizes)} the axis that splits it, or None; got {shown(spec)}"
             )
         used: list[str] = []
         begins, lengths = [], []
@@ -48,7 +48,7 @@ class Piece:
             index, parts = 0, 1
             for axis in axes:
                 if axis in used:
-                    raise DuplicateAxisError(f"axis {axis!r} splits two dimensions of {tuple(sizes)}", name=axis)
+                    raise DuplicateAxisError(f"axis {shown(axis)} splits two dimensions of {tuple(sizes)}", name=axis)
                 used.append(axis)
                 index = index * mesh.size(axis) + places[axis]
                 parts *= mesh.size(axis)
@@ -61,8 +61,8 @@ class Piece:
         unlike = [axis for axis in used if axis in stream.differ and mesh.size(axis) > 1]
         if unlike:
             raise InputError(
-                f"stream {stream.name!r} differs along {', '.join(unlike)}, so its pieces there belong to other arrays;"
-                " give a stream that is the same along the axes that split the array"
+                f"stream {shown(stream.name)} differs along {', '.join(unlike)}, so its pieces there belong to other"
+                " arrays; give a stream that is the same along the axes that split the array"
             )
         self._global = sizes
         self._begins = begins

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rankatlas.core import Group, Mesh
 from rankatlas.core.description import checked
 from rankatlas.core.roles import assigned
-from rankatlas.errors import PartialTensorError, SeedError
+from rankatlas.errors import PartialTensorError, SeedError, shown
 from rankatlas.seeding.backends import generator, seed_globally
 from rankatlas.seeding.integers import as_seed
 from rankatlas.tensors import TensorLayout
@@ -114,7 +114,7 @@ class SeedPlan:
         Cost: O(axes).  Raises UnnamedAxisError, DuplicateAxisError, UnknownAxisError.
         """
         if not isinstance(name, str) or not name:
-            raise SeedError(f"a stream is named by text, not {name!r}")
+            raise SeedError(f"a stream is named by text, not {shown(name)}")
         roles = assigned(self.mesh, "stream", {"same": same, "differ": differ})
         differ = roles["differ"]
         return Stream(

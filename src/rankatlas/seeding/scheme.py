@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from rankatlas.core import Mesh
 from rankatlas.core.notation import caret
-from rankatlas.errors import SchemeError
+from rankatlas.errors import SchemeError, shown
 
 _MOST_DEPTH = 50
 _MOST_DIGITS = 20
@@ -59,9 +59,11 @@ def parse_scheme(text: str, mesh: Mesh) -> list[Family]:
         start = begin + len(name) + 1 if equals else begin
         name = name.strip() if equals else ""
         if equals and not (name.isascii() and name.isidentifier()):
-            raise _error(text, begin, f"{name!r} cannot name a family; names are letters, digits and _")
+            raise _error(text, begin, f"{shown(name)} cannot name a family; names are letters, digits and _")
         if name in [family.name for family in families]:
-            raise _error(text, begin, f"family {name!r} stands twice" if name else "only one family may have no name")
+            raise _error(
+                text, begin, f"family {shown(name)} stands twice" if name else "only one family may have no name"
+            )
         if families and not name:
             raise _error(text, begin, "the family without a name stands first, or has a name: name=expression")
         unnamed = families[0] if families and not families[0].name else None
@@ -90,7 +92,7 @@ class _Parser:
             self.position += 1
         value = self._sum(0)
         if self._peek():
-            raise _error(self.text, self.position, f"{self._peek()!r} does not belong here")
+            raise _error(self.text, self.position, f"{shown(self._peek())} does not belong here")
         axes = tuple(axis for axis in self.mesh.axes if axis in self.axes)
         if added is None:
             return Family(name, axes, value)
@@ -148,7 +150,7 @@ class _Parser:
             return lambda places: places[word]
         known = ", ".join((BASE, *self.mesh.axes))
         complaint = (
-            f"{word!r} is no axis of {self.mesh}; names are {known}"
+            f"{shown(word)} is no axis of {self.mesh}; names are {known}"
             if word
             else f"a number or one of {known} is missing"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from rankatlas.errors import InputError, RankatlasError, SeedError
+from rankatlas.errors import InputError, RankatlasError, SeedError, shown
 from rankatlas.seeding.backends import KeepsRandomState, states
 from rankatlas.seeding.integers import as_seed
 
@@ -224,17 +224,19 @@ class RngStateTracker:
 
     def _known(self, name: str) -> None:
         if name not in self._states:
-            raise SeedError(f"no stream {name!r}; the streams are {', '.join(self._states) or 'none yet'}", name=name)
+            raise SeedError(
+                f"no stream {shown(name)}; the streams are {', '.join(self._states) or 'none yet'}", name=name
+            )
 
     def _free(self, name: str, seed: int) -> int:
         """`seed` as an int, once neither it nor the name is taken."""
         if not isinstance(name, str) or not name:
-            raise SeedError(f"a stream is named by text, not {name!r}")
+            raise SeedError(f"a stream is named by text, not {shown(name)}")
         seed = as_seed(seed)
         if name in self._seeds:
             taken = self._seeds[name]
             raise SeedError(
-                f"name {name!r} already bound to {taken}; reset() forgets it",
+                f"name {shown(name)} already bound to {taken}; reset() forgets it",
                 name=name,
                 seed=seed,
                 earlier_seed=taken,
@@ -243,7 +245,7 @@ class RngStateTracker:
         holder = next((other for other, used in self._seeds.items() if used == seed), None)
         if holder is not None:
             raise SeedError(
-                f"seed {seed} already used by {holder!r}: two streams with one seed draw the same numbers",
+                f"seed {seed} already used by {shown(holder)}: two streams with one seed draw the same numbers",
                 name=name,
                 seed=seed,
                 earlier_name=holder,

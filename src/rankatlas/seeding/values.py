@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rankatlas.core.integers import as_int
-from rankatlas.errors import InputError
+from rankatlas.errors import InputError, shown
 from rankatlas.seeding.pieces import Piece, Spec
 from rankatlas.seeding.plan import Stream
 
@@ -98,7 +98,7 @@ def sharded_dropout_mask(
     except (TypeError, ValueError, OverflowError):
         bar = -1
     if isinstance(keep, (bool, str)) or not 0 <= bar <= 2**32:
-        raise InputError(f"keep is a probability from 0 to 1, not {keep!r}")
+        raise InputError(f"keep is a probability from 0 to 1, not {shown(keep)}")
     piece = Piece(stream, global_shape, spec, rank)
     source = _Source(
         stream.seed(rank), _DROPOUT, draw, 8, lambda generator, count: _halves(generator.bit_generator, count) < bar
@@ -116,7 +116,7 @@ class _Source:
 
         draw = as_int(draw, "draw")
         if not 0 <= draw < 2**64:
-            raise InputError(f"draw numbers an array of the stream, 0 to 2**64 - 1, not {draw!r}")
+            raise InputError(f"draw numbers an array of the stream, 0 to 2**64 - 1, not {shown(draw)}")
         self._bits = numpy.random.Philox(
             counter=numpy.array([0, 0, draw, 0], dtype=numpy.uint64), key=numpy.array([seed, kind], dtype=numpy.uint64)
         )
@@ -197,4 +197,4 @@ def _given(values: Array, framework: str) -> Any:
         from rankatlas.seeding.backends import adapter
 
         return adapter("torch").tensor(values)
-    raise InputError(f"framework is 'numpy' or 'torch', not {framework!r}")
+    raise InputError(f"framework is 'numpy' or 'torch', not {shown(framework)}")

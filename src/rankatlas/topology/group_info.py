@@ -8,6 +8,7 @@ from operator import index as to_index
 
 from rankatlas.core import IntSequence, Mesh
 from rankatlas.core.arrays import cast, refuse_view
+from rankatlas.errors import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class DataRanks(IntSequence):
     def index(self, data_rank: int, start: int = 0, stop: int | None = None) -> int:
         """The first global rank (of those here) with this data rank.  Raises ValueError when there is none."""
         if data_rank not in self:  # the search below would walk the whole world before it says so
-            raise ValueError(f"{data_rank!r} is no data rank here")
+            raise ValueError(f"{shown(data_rank)} is no data rank here")
         return super().index(data_rank, start, len(self) if stop is None else stop)
 
     def _data_rank(self, rank: int) -> int:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from rankatlas.core import Mesh, Ranks
 from rankatlas.core.sizes import checked_size, resolve
-from rankatlas.errors import ArgumentsError, InputError
+from rankatlas.errors import ArgumentsError, InputError, shown
 from rankatlas.topology.group_info import DataRanks, GroupInfo, ListToBe
 from rankatlas.topology.training_args import AXES, ORDERS, read_arguments
 
@@ -77,7 +77,7 @@ class Topology:
 
     def __getattr__(self, name: str) -> Any:
         if name not in _LATER:
-            raise AttributeError(f"a Topology has no attribute {name!r}")
+            raise AttributeError(f"a Topology has no attribute {shown(name)}")
         answer = self.__dict__[name] = _LATER[name](self)
         return answer
 
@@ -143,7 +143,7 @@ def _order(order: str | Iterable[str]) -> tuple[str, ...]:
     except TypeError:  # not iterable, or of things no axis is
         pass
     raise ArgumentsError(
-        f"order must name each of {', '.join(AXES)} once, or be 'pp_first' or 'sharding_first'; got {order!r}",
+        f"order must name each of {', '.join(AXES)} once, or be 'pp_first' or 'sharding_first'; got {shown(order)}",
         names=("order",),
     )
 

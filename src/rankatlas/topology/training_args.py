@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from rankatlas.core.integers import as_int
 from rankatlas.core.sizes import checked_size, resolve
-from rankatlas.errors import ArgumentsError
+from rankatlas.errors import ArgumentsError, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,9 +100,11 @@ def read_arguments(
     ({'dp': 2, 'pp': 2, 'sharding': 1, 'mp': 2, 'sep': 1}, ('dp', 'pp', 'sharding', 'sep', 'mp'), 'inferred')
     """
     if release not in _LONG:
-        raise ArgumentsError(f"release must be one of {', '.join(_LONG)}; got {release!r}", names=("release",))
+        raise ArgumentsError(f"release must be one of {', '.join(_LONG)}; got {shown(release)}", names=("release",))
     if args is None or isinstance(args, (str, bytes, int, float, list, tuple)):
-        raise ArgumentsError(f"training arguments are a mapping or an object that has them, not {args!r}", names=())
+        raise ArgumentsError(
+            f"training arguments are a mapping or an object that has them, not {shown(args)}", names=()
+        )
     world_size = checked_size("world_size", world_size, label="world_size")
     _refuse_other_release(args, release)
     degrees, origins = _given(args, release)
@@ -182,7 +184,7 @@ def _sharding_on(args: object, release: str) -> bool:
     unknown = [option for option in options if option not in (*_STAGES, "offload")]
     if unknown or len(stages) > 1 or (options and not stages):
         raise ArgumentsError(
-            f"sharding is one of {', '.join(_STAGES)}, with offload or without, or empty; got {given!r}",
+            f"sharding is one of {', '.join(_STAGES)}, with offload or without, or empty; got {shown(given)}",
             names=("sharding",),
         )
     return bool(stages)
@@ -195,7 +197,7 @@ def _order_name(args: object, release: str, auto_parallel: bool) -> str:
         return default
     if not isinstance(name, str) or name not in ORDERS:
         raise ArgumentsError(
-            f"hybrid_parallel_topo_order must be {' or '.join(ORDERS)} (default {default}); got {name!r}",
+            f"hybrid_parallel_topo_order must be {' or '.join(ORDERS)} (default {default}); got {shown(name)}",
             names=("hybrid_parallel_topo_order",),
         )
     return name
@@ -217,7 +219,7 @@ def _refuse_other_release(args: object, release: str) -> None:
         found = tuple(key for key in keys.values() if _get(args, key) is not None)
         if found:
             raise ArgumentsError(
-                f"{', '.join(found)} belong to {other}, whose default order differs: pass release={other!r}",
+                f"{', '.join(found)} belong to {other}, whose default order differs: pass release={shown(other)}",
                 names=found,
             )
 
