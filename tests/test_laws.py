@@ -1,5 +1,6 @@
 """The six laws of the algebra, against brute force where the world can be walked, and alone where it cannot."""
 
+import gc
 import sys
 import tracemalloc
 from collections import Counter
@@ -222,11 +223,13 @@ def calls_of(work, sizes):
         if event in ("call", "c_call"):
             count[getattr(argument, "__name__", frame.f_code.co_name)] += 1
 
+    gc.disable()  # a collection may call hooks of whatever else the process has imported
     sys.setprofile(note)
     try:
         work(sizes)
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 

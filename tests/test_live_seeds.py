@@ -81,8 +81,8 @@ def test_torch_states_go_through_a_checkpoint_of_all_ranks(torch_said):
 )
 def test_paddle_seeds_itself_from_its_live_fleet(tmp_path, degrees, axes):
     pytest.importorskip("paddle")
-    master, *ports = free_ports(5)
-    endpoints = [f"127.0.0.1:{port}" for port in ports]
+    master, *ports = free_ports(64)
+    endpoints = [f"127.0.0.1:{port}" for port in ports[:4]]
     environments = [
         environment(
             PADDLE_TRAINER_ID=str(rank),
@@ -91,6 +91,7 @@ def test_paddle_seeds_itself_from_its_live_fleet(tmp_path, degrees, axes):
             PADDLE_CURRENT_ENDPOINT=endpoints[rank],
             PADDLE_MASTER=f"127.0.0.1:{master}",
             PADDLE_DISTRI_BACKEND="gloo",
+            STORE_PORTS=",".join(map(str, ports[4:])),
         )
         for rank in range(4)
     ]

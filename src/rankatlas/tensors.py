@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rankatlas.core import Group, Mesh
+from rankatlas.core.border import axis_names
 from rankatlas.core.roles import assigned
-from rankatlas.errors import PartialTensorError
+from rankatlas.errors import AxisError, PartialTensorError
 
 DATA_AXES = ("dp", "sharding", "cp")
+# Other names of data axes: a mesh that has them needs them named, or gradients would silently stay unsummed.
+OTHER_DATA_AXES = ("dp_replicate", "dp_shard", "fsdp", "data")
 
 
 class TensorLayout:
@@ -111,16 +114,24 @@ class TensorLayout:
         parallelism.
 
         Raises PartialTensorError when the tensor is already partial along one of them, UnknownAxisError for an axis of
-        `also` that the mesh lacks, RankError.
+        `also` that the mesh lacks, AxisError when the mesh has data axes of other names (dp_replicate, dp_shard, fsdp,
+        data) and `data` does not say which, RankError.
 
         >>> norm = TensorLayout(Mesh(dp=2, tp=2), replicated=("dp", "tp"))
         >>> norm.gradient_group(0).ranks, norm.gradient_group(0, also=("tp",)).ranks
         ([0, 2], [0, 1, 2, 3])
         """
-        data = (data,) if isinstance(data, str) else tuple(data)
-        also = (also,) if isinstance(also, str) else tuple(also)
+        data, also = axis_names(data, "data"), axis_names(also, "also")
         for axis in also:
             self._mesh.size(axis)
+        others = [axis for axis in OTHER_DATA_AXES if axis in self._mesh.axes and axis not in also]
+        left_out = [axis for axis in others if self._mesh.size(axis) > 1]
+        if left_out and data == DATA_AXES:
+            raise AxisError(
+                f"{self._mesh} has the data axes {', '.join(left_out)}, which {', '.join(DATA_AXES)} leave out: gradients"
+                f" would not be summed there.  Name all of them: data=({', '.join(map(repr, left_out))}, …)",
+                name=left_out[0],
+            )
         axes = tuple(axis for axis in self._mesh.axes if axis in data or axis in also)
         already = [axis for axis in axes if axis in self._partial]
         if already:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from keyword import iskeyword
 
+from rankatlas.core.border import as_int, axis_names
 from rankatlas.core.compare import first_difference, ranks_shown
 from rankatlas.core.coordinate import Coordinate
 from rankatlas.core.group import Group, Groups
-from rankatlas.core.integers import as_int
 from rankatlas.core.mesh import Mesh
-from rankatlas.errors import AtlasError, RankError, SharedAxisError, UnknownChartError, shown, unknown_axis
+from rankatlas.errors import AtlasError, InputError, RankError, SharedAxisError, UnknownChartError, shown, unknown_axis
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Atlas:
     @classmethod
     def from_charts(cls, charts: Mapping[str, Mesh], shared: Iterable[str] = ()) -> Atlas:
         """An atlas from a mapping name → mesh; the order of the charts is kept.  As `Atlas(…)`."""
+        if not isinstance(charts, Mapping):
+            raise AtlasError(f"charts must be a mapping name → mesh, not {shown(charts)}")
         self = object.__new__(cls)
         self._build(dict(charts), shared)
         return self
@@ -60,9 +62,9 @@ class Atlas:
             if not isinstance(mesh, Mesh):
                 raise AtlasError(f"chart {shown(name)} must be a Mesh, not {type(mesh).__name__}")
         try:
-            names = (shared,) if isinstance(shared, str) else tuple(shared)
-        except TypeError:
-            raise AtlasError(f"shared must be axis names, such as shared=('pp',); got {shown(shared)}") from None
+            names = axis_names(shared, "shared")
+        except InputError as error:
+            raise AtlasError(str(error)) from None
         for position, axis in enumerate(names):
             if axis in names[:position]:
                 raise AtlasError(f"axis {shown(axis)} is declared shared twice")
@@ -116,7 +118,7 @@ class Atlas:
         return len(self._charts)
 
     def __contains__(self, chart: object) -> bool:
-        return chart in self._charts
+        return isinstance(chart, str) and chart in self._charts
 
     def coordinate(self, rank: int) -> dict[str, Coordinate]:
         """Chart → coordinate of `rank`; a chart that does not cover the rank is absent.  Cost: O(axes).

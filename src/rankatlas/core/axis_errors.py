@@ -27,7 +27,7 @@ def plain_name(axis: object) -> str:
 
 def bad_name(name: object) -> AxisError:
     """The error for a name that no axis may have."""
-    if name == "first_rank":
+    if isinstance(name, str) and name == "first_rank":
         return AxisError("'first_rank' is reserved: it shifts the mesh and cannot name an axis", name=name)
     return AxisError(f"{shown(name)} cannot name an axis; names are letters, digits and _, no digit first", name=name)
 

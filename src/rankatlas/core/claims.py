@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from rankatlas.core.integers import as_int
+from rankatlas.core.border import as_int, axis_names
 from rankatlas.core.mesh import Mesh
-from rankatlas.errors import GroupError, GroupOrderError, MemberOrderError
+from rankatlas.errors import GroupError, GroupOrderError, InputError, MemberOrderError, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +34,11 @@ def check_groups(mesh: Mesh, axes: Iterable[str], claimed: Iterable[Iterable[int
     rankatlas.errors.MemberOrderError: dp group 0 has the right members in another order: expected [0, 2], got [2, 0]
     a reduction over it still works, but 2 ranks hold another index in their group than dp=2 tp=2 says
     """
-    names = (axes,) if isinstance(axes, str) else tuple(axes)
+    if not isinstance(mesh, Mesh):
+        raise InputError(f"a table is held against a Mesh, not against {shown(mesh)}; for notation use parse_mesh")
+    names = axis_names(axes, "axes")
     groups = mesh.groups(*names)
-    table = _table(claimed)
+    table = _table(claimed, mesh.world_size)
     what = "+".join(groups.axes) or "singleton"
     _check_partition(mesh, table, what)
     expected = [list(group) for group in groups]
@@ -54,11 +56,25 @@ def check_groups(mesh: Mesh, axes: Iterable[str], claimed: Iterable[Iterable[int
     raise _wrong_member_order(mesh, table, expected, what)
 
 
-def _table(claimed: Iterable[Iterable[int]]) -> list[list[int]]:
+def _table(claimed: Iterable[Iterable[int]], world_size: int) -> list[list[int]]:
+    """The table as lists of ints, read no further than a table of this world can reach."""
+    most = 2 * world_size + _MOST_MISSING
+    table: list[list[int]] = []
+    read = 0
     try:
-        table = [list(members) for members in claimed]
+        if isinstance(claimed, (set, frozenset, Mapping, str, bytes)):
+            raise TypeError
+        for members in claimed:
+            if isinstance(members, (set, frozenset, Mapping, str, bytes)):
+                raise TypeError
+            table.append(list(islice(members, most)))
+            read += max(1, len(table[-1]))
+            if read >= most:
+                raise GroupError(f"the table lists more than {most} ranks; the mesh has {world_size}", **_facts())
     except TypeError:
-        raise GroupError(f"a table of groups is a list of lists of ranks; got {claimed!r:.80}", **_facts()) from None
+        raise GroupError(
+            f"a table of groups is a list of lists of ranks, in an order; got {shown(claimed)}", **_facts()
+        ) from None
     return [[as_int(rank, "a rank in the table") for rank in members] for members in table]
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class Coordinate(Mapping[str, int]):
     """Axis → place, in mesh order; hashable, and readable by attribute (`c.tp`) as well as by key (`c["tp"]`).
 
-    Where an axis has the name of a Mapping method (`keys`, `items` …) the method wins; the key always works.
+    Where an axis has the name of a Mapping method (`keys`, `items` …), or begins with two underscores, only the key
+    gives the place.
     Equal to any mapping with the same places, whatever the order.  Cost: O(axes).
 
     >>> c = Coordinate(pp=1, tp=3)
@@ -46,6 +47,9 @@ class Coordinate(Mapping[str, int]):
             raise unknown_axis(axis, self.__axes, what="this coordinate") from None
 
     def __getattr__(self, name: str) -> int:
+        if name.startswith("__") or name.startswith("_Coordinate__"):
+            # Python asks for its own names here too, and must not be answered with a place; the key always works.
+            raise AttributeError(name)
         try:
             return self.__places[self.__axes.index(name)]
         except ValueError:

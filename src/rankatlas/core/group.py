@@ -186,6 +186,16 @@ class Groups(Sequence[Group]):
         rest = tuple(axis for axis in self._mesh.axes if axis not in self._axes)
         return progressions(self._mesh._parts(rest), self._mesh.first_rank)
 
+    def index(self, group: Group, start: int = 0, stop: int | None = None) -> int:
+        """The position of `group`, which is its own `index`.  Cost: O(axes).  Raises ValueError when it is none."""
+        if group in self and group.index in range(len(self))[start:stop]:
+            return group.index
+        raise ValueError(f"{shown(group)} is not among {self!r}")
+
+    def count(self, group: object) -> int:
+        """1 when `group` is one of these, else 0.  Cost: O(axes)."""
+        return int(group in self)
+
     def __contains__(self, group: object) -> bool:
         return isinstance(group, Group) and group.mesh == self._mesh and group.axes == self._axes
 

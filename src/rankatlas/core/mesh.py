@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from keyword import iskeyword
 
 from rankatlas.core.axis_errors import MOST_RANKS, bad_axes, bad_extent, bad_name, not_adjacent, plain_name
+from rankatlas.core.border import as_int, in_order
 from rankatlas.core.coordinate import Coordinate
 from rankatlas.core.group import Group, Groups
-from rankatlas.core.integers import as_int
 from rankatlas.core.ranks import Ranks, progressions
 from rankatlas.core.sizes import checked_open, checked_size, resolve
 from rankatlas.errors import (
@@ -59,7 +59,7 @@ class Mesh:
         Mesh(pp=4, dp=2, first_rank=8)
         """
         try:
-            pairs = [(name, size) for name, size in axes]
+            pairs = [(name, size) for name, size in in_order(axes, "axes")]
         except (TypeError, ValueError):
             raise InputError(f"axes must be (name, size) pairs, major to minor; got {shown(axes)}") from None
         self = object.__new__(cls)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.core.atlas import RESERVED, Atlas
-from rankatlas.core.integers import as_int
+from rankatlas.core.border import as_int
 from rankatlas.core.mesh import Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.errors import InputError, NotationError, shown

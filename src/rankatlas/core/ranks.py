@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from operator import index as to_index
 
 from rankatlas.core.arrays import cast, refuse_view, sums
-from rankatlas.errors import shown
+from rankatlas.errors import InputError, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,21 @@ class IntSequence(Sequence[int]):
             return NotImplemented
         return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other))
 
+    def __add__(self, other: list[int]) -> list[int]:
+        return [*self, *other]
+
+    def __radd__(self, other: list[int]) -> list[int]:
+        return [*other, *self]
+
+    def __mul__(self, times: int) -> list[int]:
+        return list(self) * times
+
+    __rmul__ = __mul__
+
+    def tolist(self) -> list[int]:
+        """The ints as a plain list, for JSON and whoever insists on one.  Cost: O(n)."""
+        return list(self)
+
     def __repr__(self) -> str:
         if len(self) <= _SHOWN:
             return repr(list(self))
@@ -58,6 +73,8 @@ class Ranks(IntSequence):
     __slots__ = ("_parts", "_positions", "_start")
 
     def __init__(self, positions: range, parts: tuple[tuple[int, int], ...] = (), start: int = 0) -> None:
+        if type(positions) is not range:
+            raise InputError(f"Ranks are made of a range of places, not of {shown(positions)}; see Mesh.select")
         self._positions = positions
         self._parts = parts
         self._start = start
@@ -91,7 +108,7 @@ class Ranks(IntSequence):
     def __iter__(self) -> Iterator[int]:
         if not self._parts:
             return iter(self._positions)
-        if self._positions == range(len(self._positions)) and len(self._positions) == self._total():
+        if self._is_whole():
             return _walk(self._start, self._parts)
         return map(self._at, self._positions)
 
@@ -148,11 +165,18 @@ class Ranks(IntSequence):
     __hash__ = None
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Ranks) and self._parts == other._parts and self._start == other._start:
-            return self._positions == other._positions
-        if isinstance(other, range) and not self._parts:
-            return self._positions == other
+        if isinstance(other, range):
+            other = Ranks(other)
+        if isinstance(other, Ranks):
+            if self._parts == other._parts and self._start == other._start:
+                return self._positions == other._positions
+            if self._is_whole() and other._is_whole():
+                # Parts that do not coalesce are the only such parts of these ranks.
+                return False
         return super().__eq__(other)
+
+    def _is_whole(self) -> bool:
+        return not self._parts or self._positions == range(self._total())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
         import numpy

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from rankatlas.core.border import axis_names
 from rankatlas.core.mesh import Mesh
-from rankatlas.errors import DuplicateAxisError, UnnamedAxisError, shown
+from rankatlas.errors import DuplicateAxisError, InputError, UnnamedAxisError, shown
 
 
 def assigned(mesh: Mesh, what: str, roles: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
@@ -17,7 +18,9 @@ def assigned(mesh: Mesh, what: str, roles: Mapping[str, str | Iterable[str]]) ->
     >>> assigned(Mesh(dp=2, tp=2), "stream", {"same": "tp", "differ": ["dp"]})
     {'same': ('tp',), 'differ': ('dp',)}
     """
-    given = {role: (axes,) if isinstance(axes, str) else tuple(axes) for role, axes in roles.items()}
+    if not isinstance(mesh, Mesh):
+        raise InputError(f"a {what} lies on a Mesh, not on {shown(mesh)}; of an Atlas give one chart: atlas['name']")
+    given = {role: axis_names(axes, role) for role, axes in roles.items()}
     role_of: dict[str, str] = {}
     for role, axes in given.items():
         for axis in axes:

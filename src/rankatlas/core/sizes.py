@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations, islice
 from math import isqrt, log, prod
 
-from rankatlas.core.integers import as_int
+from rankatlas.core.border import as_int
 from rankatlas.errors import IntegerError, SizeError, SizeTypeError, WorldSizeError
 
 _MOST_FIXES = 8
@@ -30,7 +30,8 @@ def checked_size(axis: str, size: object, label: str = "") -> int:
     except IntegerError as error:
         raise SizeTypeError(str(error), axis=axis, size=size) from None
     if number < 1:
-        raise SizeError(f"{label} must be 1 or more, not {number}", axis=axis, size=number)
+        hint = f"; to infer it, use parse_mesh('{axis}=? …', world_size=…)" if number == -1 else ""
+        raise SizeError(f"{label} must be 1 or more, not {number}{hint}", axis=axis, size=number)
     return number
 
 

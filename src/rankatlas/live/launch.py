@@ -1,19 +1,16 @@
 """Who this process is, by the word of whoever started it: launchers' variables, and Ascend's rank table.
 
-Where each meaning is taken from, and whether it was also seen by running that launcher (*):
+Where each meaning comes from; with * it was also seen by running that launcher:
 
-- torchrun: torch 2.13 `distributed/run.py`, "Environment Variables", and `_start_workers` of its local agent (*)
-- Paddle: paddlepaddle 3.3 `distributed/launch/controllers/collective.py`, `distributed/parallel.py` (*)
-- Ascend: hiascend.com CANN 9.0 `envref_07_0047` to `_0049`, `hcclug_000067` (rank table 1.0); the MindSpore tutorial
-  "rank table Startup"
-- plain: `env://` in torch 2.13 `distributed/rendezvous.py`
-- Open MPI: docs.open-mpi.org v5.0 "Environment variables set for MPI applications" (*, 5.0.11).  Its
-  OMPI_COMM_WORLD_NODE_RANK is a place on the node, among all jobs, and no number of a node, hence not read.
-- PMI: MPICH `src/pm/hydra/proxy/pmip_cb.c` (*, Hydra 5.0.2 and Intel MPI 2021.18); PMI_LOCAL_* as of Cray in
-  Slurm's `src/plugins/mpi/cray_shasta`
-- Slurm: srun(1) "OUTPUT ENVIRONMENT VARIABLES", `env_array_for_step` in `src/common/env.c`.  A batch shell has
-  SLURM_PROCID=0 and the SLURM_NTASKS of its allocation too; what only a task has is the step of an srun.
-- PMIx: PMIX_RANK beside OMPI_* (*) or under `srun --mpi=pmix`; there is no variable for the size
+- torchrun: `distributed/run.py`, "Environment Variables", torch 2.13 *; plain variables: `distributed/rendezvous.py`
+- Paddle: `distributed/launch/controllers/collective.py` and `distributed/parallel.py`, paddlepaddle 3.3 *
+- Ascend: hiascend.com CANN 9.0, `envref_07_0047` to `_0049`, `hcclug_000067` (rank table 1.0)
+- Open MPI: docs.open-mpi.org v5.0, "Environment variables set for MPI applications", 5.0.11 *.  Its NODE_RANK is a
+  place on the node among all jobs, not the number of a node, and so not read.
+- PMI: MPICH `src/pm/hydra/proxy/pmip_cb.c`, Hydra 5.0.2 and Intel MPI 2021.18 *; PMI_LOCAL_*: Slurm's `cray_shasta`
+- Slurm: srun(1), "OUTPUT ENVIRONMENT VARIABLES"; `src/common/env.c`.  A batch shell, too, has SLURM_PROCID=0 and the
+  SLURM_NTASKS of its allocation; only a task has the step of an srun.
+- PMIx: PMIX_RANK stands beside Open MPI's *, or Slurm's with `--mpi=pmix`; no variable tells the size.
 """
 
 from __future__ import annotations
@@ -22,23 +19,24 @@ import json
 import os
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rankatlas.errors import JobError
 
-_PLACES = (("rank", "world_size"), ("local_rank", "local_world_size"), ("node", "node_count"))
+_NUMBERS = ("rank", "world_size", "local_rank", "local_world_size", "node", "node_count", "second_rank")
 _TABLE = "RANK_TABLE_FILE"
-_LAST_STEP = 0xFFFFFFF0  # SLURM_MAX_NORMAL_STEP_ID; above it stand batch, interactive and extern steps
-_REMEDY = "Start the process with one of them, or give detect() an environ without the variables of the other."
+RankTable = str | os.PathLike[str] | Mapping[str, Any]  # a path, or what is in the file
+_LAST_STEP = 0xFFFFFFF0  # SLURM_MAX_NORMAL_STEP_ID; above it are batch, interactive and extern steps
 
 
 class LaunchError(JobError):
     """What launchers said about this process is missing, damaged or contradictory.
 
-    `about` is what it concerns ("rank", "world_size", ...), or None; `sources` are the launchers concerned, each with
-    the variables read and their values.
+    `about` is what it concerns ("rank", "world_size", ...) or None; `sources` are launchers → variables → values.
     """
 
     about: str | None
@@ -64,28 +62,22 @@ class Launch:
     seen: dict[str, str] = field(hash=False)
 
     @classmethod
-    def detect(
-        cls,
-        environ: Mapping[str, str] | None = None,
-        *,
-        rank_table: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-    ) -> Launch:
-        """Read what the launcher said; `environ` is `os.environ` unless given, and no framework is imported.
+    def detect(cls, environ: Mapping[str, str] | None = None, *, rank_table: RankTable | None = None) -> Launch:
+        """Read what the launcher said in `environ` (default `os.environ`); no framework is imported.
 
-        `rank_table`, a path or its content, stands in for RANK_TABLE_FILE.  Where several speak, the innermost counts,
-        in the order of LAUNCHERS; the others must say the same, or be what started it once per node (torchrun under
-        srun).  Places it left open are taken from those that say the same rank and world size.
-        Cost: O(variables), and O(world) where Paddle's endpoints or a rank table list it.
+        `rank_table`, a path or what is in the file, stands in for RANK_TABLE_FILE.  Where several speak, the innermost
+        counts, in the order of VARIABLES; the others must say the same, or be what started it on every node (srun
+        torchrun).  Local rank and node, if it left them open, come from those that say the same rank and world size.
+        Cost: O(variables); O(world) where Paddle's endpoints or a rank table list it.
 
-        Raises LaunchError: nobody said anything, half of it, no integers, ranks outside their world, contradictions.
+        Raises LaunchError: nothing said, or half of it, no integers, ranks outside their world, contradictions.
 
         >>> launch = Launch.detect({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8"})
         >>> launch.rank, launch.world_size, launch.local_rank, launch.source
         (5, 8, None, 'Open MPI')
-        >>> Launch.detect({"RANK": "5", "WORLD_SIZE": "4"})
+        >>> Launch.detect({"RANK": "5", "WORLD_SIZE": "4"})  # doctest: +IGNORE_EXCEPTION_DETAIL
         Traceback (most recent call last):
-        ...
-        rankatlas.live.launch.LaunchError: plain RANK and WORLD_SIZE says RANK=5 and WORLD_SIZE=4, which do not ...
+        LaunchError: plain variables: RANK=5, but WORLD_SIZE=4 allows ranks up to 3. ...
         """
         known: dict[str, Any] = dict(os.environ if environ is None else environ)
         if rank_table is not None:
@@ -93,181 +85,218 @@ class Launch:
         heard = _everything_said(known)
         chosen = next((said for said in heard if {"rank", "world_size"} <= said.values.keys()), None)
         if chosen is None:
-            raise _half_said(heard[0]) if heard else _nothing_said(known)
-        _check(chosen)
-        for place, said in enumerate(heard):
-            if said is not chosen:
-                _check(said)
-                if _same_thing(chosen, said, is_outer=place > heard.index(chosen)):
-                    chosen.fill_from(said)
+            raise _too_little(heard, known)
+        for said in heard:
+            said.check()
+            if said is not chosen and not _started_the_launcher(chosen, said):
+                _agree(chosen, said)
         seen = {name: value for said in heard for name, value in said.seen.items()}
-        numbers = {name: chosen.values.get(name) for pair in _PLACES[1:] for name in pair}
-        rank, world_size = chosen.values["rank"], chosen.values["world_size"]
-        return cls(rank, world_size, **numbers, host=socket.gethostname(), source=chosen.launcher.name, seen=seen)
+        numbers: dict[str, Any] = {name: chosen.values.get(name) for name in _NUMBERS[:6]}
+        return cls(**numbers, host=socket.gethostname(), source=chosen.name, seen=seen)
 
 
 class _Said:
-    """What one launcher said: `values` by field, and `told`, the words they came in."""
+    """What one launcher said: the variables `seen`, the numbers in `values`, and in `told` the words they came in."""
 
-    def __init__(self, launcher: Launcher, environ: Mapping[str, Any]) -> None:
-        self.launcher = launcher
+    def __init__(self, name: str, environ: Mapping[str, Any]) -> None:
+        self.name = name
         self.environ = environ
-        self.seen: dict[str, str] = {name: str(environ[name]) for name in launcher.marks if name in environ}
+        self.seen: dict[str, str] = {}
         self.values: dict[str, int] = {}
         self.told: dict[str, str] = {}
-        for pair in _PLACES:
-            for about, least in zip(pair, (0, 1)):
-                self.read(about, getattr(launcher, about), least)
-        self.read("second rank", launcher.second_rank, 0)
-        if launcher.more is not None:
-            launcher.more(self)
+        self.text(_MARKS.get(name, "="))
+        for about, names in zip(_NUMBERS, VARIABLES[name].split()):
+            if found := self.text(names):
+                self.put(about, self.number(*found, about), "=".join(found))
+        _MORE.get(name, lambda said: None)(self)
 
-    def text(self, names: Sequence[str]) -> tuple[str, str] | None:
+    def text(self, names: str) -> tuple[str, str] | None:
         """The first of these variables that is set, and its value."""
-        for name in names:
+        for name in names.split("|"):
             if name in self.environ:
                 self.seen[name] = str(self.environ[name])
                 return name, self.seen[name]
         return None
 
-    def read(self, about: str, names: Sequence[str], least: int) -> None:
-        found = self.text(names)
-        if found is not None:
-            self.put(about, self.number(*found, about, least), "=".join(found))
-
     def put(self, about: str, value: int, told: str) -> None:
         self.values[about] = value
         self.told[about] = told
 
-    def number(self, name: str, text: str, about: str, least: int = 0) -> int:
-        value = _whole(text)
+    def number(self, name: str, text: str, about: str) -> int:
+        value, least = _whole(text), int(about.endswith(("size", "count")))
         if value is None or value < least:
-            given = "is empty" if not text.strip() else f"is {text[:80]!r}"
-            wanted = f"{about.replace('_', ' ')} is a whole number of at least {least}"
-            raise self.error(f"{name} {given}, read as {self.launcher.name}'s; {wanted}. Set it so, or unset it", about)
+            given = f"{name} is {text[:80]!r}" if text.strip() else f"{name} is set but empty"
+            wanted = f"it is the {_words(about)} of {self.name}, a whole number of at least {least}"
+            raise self.error(f"{given}; {wanted}. Set it so, or unset it", about)
         return value
 
-    def error(self, message: str, about: str | None = None, *others: _Said) -> LaunchError:
-        sources = {said.launcher.name: dict(said.seen) for said in (self, *others)}
-        return LaunchError(message, about=about, sources=sources)
+    def check(self) -> None:
+        """Places are within their sizes, a node has no more processes than there are, and a rank is one rank."""
+        for place, size in (*zip(_NUMBERS[0:6:2], _NUMBERS[1:6:2]), ("local_world_size", "world_size")):
+            highest = self.values.get(size, 1 << 64) - (place != "local_world_size")
+            if self.values.get(place, 0) > highest:
+                raise self.wrong(f"{self.told[size]} allows {_words(place)}s up to {highest}", place)
+        if self.values.get("second_rank", self.values.get("rank")) != self.values.get("rank"):
+            raise self.wrong(f"{self.told['second_rank']} must be the same rank", "rank")
 
-    def fill_from(self, other: _Said) -> None:
-        """Take local places, and nodes, of which nothing is known here; never half a pair."""
-        for pair in _PLACES[1:]:
-            if not any(name in self.values for name in pair):
-                for name in pair:
-                    if name in other.values:
-                        self.put(name, other.values[name], other.told[name])
+    def wrong(self, other: str, about: str) -> LaunchError:
+        told = self.told.get(about, f"no {_words(about)}")
+        return self.error(f"{self.name}: {told}, but {other}. Correct one of them, or unset a stale one", about)
+
+    def error(self, message: str, about: str | None, *others: _Said) -> LaunchError:
+        return LaunchError(message, about=about, sources={said.name: dict(said.seen) for said in (self, *others)})
 
 
 def _of_a_step(environ: Mapping[str, Any]) -> bool:
-    """Whether srun started this process as a task: the shells of an allocation are task 0 of no normal step."""
+    """Whether srun started this process: the shells of an allocation are task 0, of no step or a special one."""
     step = _whole(str(environ.get("SLURM_STEP_ID", environ.get("SLURM_STEPID", ""))))
-    if step is None:
-        return (_whole(str(environ.get("SLURM_PROCID", ""))) or 0) > 0
-    return 0 <= step < _LAST_STEP
+    return (_whole(str(environ.get("SLURM_PROCID", ""))) or 0) > 0 if step is None else 0 <= step < _LAST_STEP
 
 
 def _tasks_on_node(said: _Said) -> None:
-    """Slurm's "2(x3),1": three nodes of two tasks, then one of one."""
-    found = said.text(("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"))
-    node = said.values.get("node")
-    if found is None or node is None:
-        return
-    for run in found[1].split(","):
-        form = re.fullmatch(r"([^()]*)(?:\(x([^()]*)\))?", run)
-        if form is None:
-            raise said.error(f"{found[0]} is {found[1][:80]!r}; tasks per node look like '2(x3),1'", "local_world_size")
-        tasks = said.number(found[0], form[1], "local_world_size", 1)
-        node -= said.number(found[0], form[2], "local_world_size", 1) if form[2] is not None else 1
-        if node < 0:
-            said.put("local_world_size", tasks, "=".join(found))
-            return
+    """Slurm's "2(x3),1": three nodes of two tasks, then a node of one."""
+    found, node = said.text("SLURM_STEP_TASKS_PER_NODE|SLURM_TASKS_PER_NODE"), said.values.get("node")
+    if found and node is not None:
+        for run in found[1].split(","):
+            tasks, _, times = run.rstrip(")").partition("(x")
+            node -= said.number(found[0], times or "1", "repetition count")
+            if node < 0:
+                return said.put("local_world_size", said.number(found[0], tasks, "local_world_size"), "=".join(found))
 
 
-def _paddle_endpoints(said: _Said) -> None:
+def _endpoints(said: _Said) -> None:
     """Paddle's endpoints stand in order of rank; their hosts, in order, are the nodes."""
-    found = said.text(("PADDLE_TRAINER_ENDPOINTS",))
-    own = said.text(("PADDLE_CURRENT_ENDPOINT",))
+    found, own = said.text("PADDLE_TRAINER_ENDPOINTS"), said.text("PADDLE_CURRENT_ENDPOINT")
     rank, world_size = said.values.get("rank"), said.values.get("world_size")
-    if found is None or rank is None or world_size is None or rank >= world_size:
+    if not found or rank is None or world_size is None or rank >= world_size:
         return
     endpoints = found[1].split(",")
     if len(endpoints) != world_size:
-        listed = f"{found[0]} lists {len(endpoints)} endpoints"
-        raise said.error(f"{listed}, but {said.told['world_size']}. Correct one of the two", "world_size")
-    if own is not None and endpoints[rank] != own[1]:
-        listed = f"{found[0]} has {endpoints[rank]} at rank {rank}"
-        raise said.error(f"{said.told['rank']} and {'='.join(own)}, but {listed}. Correct one of the three", "rank")
+        raise said.wrong(f"{found[0]} lists {len(endpoints)}", "world_size")
+    if own and own[1] != endpoints[rank]:
+        raise said.wrong(f"{'='.join(own)}, while {found[0]} has {endpoints[rank]} at this rank", "rank")
     hosts = list(dict.fromkeys(endpoint.rpartition(":")[0] for endpoint in endpoints))
-    if said.values.get("node_count", len(hosts)) == len(hosts):  # else several "nodes" share a host
+    if said.values.get("node_count", len(hosts)) == len(hosts):  # else nodes share a host
         said.put("node", hosts.index(endpoints[rank].rpartition(":")[0]), found[0])
         said.put("node_count", len(hosts), found[0])
 
 
 def _rank_table(said: _Said) -> None:
-    """Ascend's table: the world is its devices, a node one of its servers; RANK_ID, or DEVICE_ID on one server, is me."""
-    source = said.environ.get(_TABLE)
+    """Ascend's table: a rank is a device, a node a server; on a single server DEVICE_ID, too, tells the rank."""
+    source, own = said.environ.get(_TABLE), said.text("DEVICE_ID")
     if source is None:
         return
-    path = "given as a mapping" if isinstance(source, Mapping) else str(source)
-    said.seen[_TABLE] = path
-    servers = _servers(said, source, path)
-    nodes = {rank: node for node, server in enumerate(servers) for rank, _ in server}
-    devices = {rank: device for server in servers for rank, device in server}
-    listed, count = f"{_TABLE} ({path})", sum(map(len, servers))
-    ranks = sorted(rank for server in servers for rank, _ in server)
-    missing = [rank for rank in range(min(count, 1 + max(ranks, default=-1))) if rank not in nodes]
-    repeated = sorted({one for one, next_ in zip(ranks, ranks[1:]) if one == next_})
-    if missing or repeated or not ranks or ranks[-1] >= count:
-        wrong = f"misses {missing[:8]} and repeats {repeated[:8]}" if ranks else "lists no device"
-        raise said.error(f"{listed} {wrong}; its {count} devices need the rank_ids 0 to {count - 1}, each once", "rank")
-    if said.values.get("world_size", count) != count:
-        raise said.error(f"{listed} has {count} devices, but {said.told['world_size']}. Correct one", "world_size")
-    said.put("world_size", count, f"{count} devices in {listed}")
-    said.put("node_count", len(servers), listed)
-    own = said.text(("DEVICE_ID",))
-    device_id = said.number(*own, "device id") if own else None
-    if "rank" not in said.values and len(servers) == 1 and device_id in devices.values():
-        said.put(
-            "rank", next(rank for rank, device in devices.items() if device == device_id), f"DEVICE_ID={device_id}"
-        )
-    rank = said.values.get("rank", count)
-    if rank < count:
-        if device_id not in (None, devices[rank]):
-            there = f"{listed} has device {devices[rank]} at rank {rank}"
-            raise said.error(f"{said.told['rank']} and DEVICE_ID={device_id}, but {there}. Correct one", "rank")
-        mates = sorted(mate for mate, _ in servers[nodes[rank]])
-        said.put("node", nodes[rank], listed)
-        said.put("local_rank", mates.index(rank), listed)
-        said.put("local_world_size", len(mates), listed)
-
-
-def _servers(said: _Said, source: Any, path: str) -> list[list[tuple[int, int]]]:
-    """Per server the (rank_id, device_id) of its devices."""
+    path = said.seen[_TABLE] = "given as an argument" if isinstance(source, Mapping) else str(source)
     try:
-        table = source if isinstance(source, Mapping) else json.loads(_text_of(source))
-        if table.get("status", "completed") != "completed":
-            raise said.error(f"{_TABLE} ({path}) has status {table['status']!r}; wait until it is 'completed'")
-        servers = [
-            [
-                tuple(said.number(key, str(device[key]), key) for key in ("rank_id", "device_id"))
-                for device in server["device"]
-            ]
-            for server in table["server_list"]
-        ]
-        count = said.number("server_count", str(table.get("server_count", len(servers))), "server_count")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        wanted = "it needs server_list, device, rank_id and device_id, as in rank table 1.0"
-        raise said.error(f"{_TABLE} ({path}) cannot be read: {error!r:.200}; {wanted}") from None
-    if count != len(servers):
-        raise said.error(f"{_TABLE} ({path}) has server_count {count} but lists {len(servers)} servers", "node_count")
-    return servers  # type: ignore[return-value]
+        table = source if isinstance(source, Mapping) else json.loads(Path(source).read_text("utf-8"))
+        servers = [[int(str(one["rank_id"])) for one in server["device"]] for server in table["server_list"]]
+        devices = {str(one["device_id"]): int(str(one["rank_id"])) for one in table["server_list"][0]["device"]}
+        claims = [str(table.get("status", "completed")), str(table.get("server_count", len(servers)))]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        wanted = "it needs server_list → device → rank_id and device_id, as in rank table 1.0"
+        raise said.error(f"rank table {path} cannot be read ({error!r:.200}); {wanted}", None) from None
+    times = Counter(rank for server in servers for rank in server)
+    count = times.total()
+    if claims != ["completed", str(len(servers))]:
+        wrong = f"has status {claims[0]!r:.80}, server_count {claims[1]!r:.80} and {len(servers)} servers"
+        raise said.error(f"rank table {path} {wrong}; wait until it is completed, or correct it", "node_count")
+    if not count or any(times[rank] != 1 for rank in range(count)):
+        missing = [rank for rank in range(count) if rank not in times]
+        repeated = [rank for rank in times if times[rank] > 1]
+        wrong = f"{count} devices, without rank_ids {missing[:8]} and with {repeated[:8]} repeated"
+        raise said.error(f"rank table {path} lists {wrong}; it needs 0 to devices − 1, each once", "rank")
+    if said.values.get("world_size", count) != count:
+        raise said.wrong(f"rank table {path} lists {count} devices", "world_size")
+    said.put("world_size", count, f"{count} devices listed")
+    said.put("node_count", len(servers), f"{len(servers)} servers listed in rank table {path}")
+    if own and "rank" not in said.values and len(servers) == 1 and own[1] in devices:
+        said.put("rank", devices[own[1]], "=".join(own))
+    for node, server in enumerate(servers):
+        if (rank := said.values.get("rank")) in server:
+            for about, value in zip(_NUMBERS[2:5], (sorted(server).index(rank), len(server), node)):
+                said.put(about, value, f"{_words(about)} {value} there")
 
 
-def _text_of(path: str | os.PathLike[str]) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+# Innermost first, variables in the order of _NUMBERS; "=" is none, of "A|B" the first that is set counts.
+VARIABLES = {
+    "torchrun": "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE",
+    "Paddle": "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM PADDLE_RANK_IN_NODE PADDLE_LOCAL_SIZE = PADDLE_NNODES",
+    "Ascend": "RANK_ID RANK_SIZE",
+    "plain variables": "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE",
+    "Open MPI": "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE"
+    " = = PMIX_RANK",
+    "PMI": "PMI_RANK PMI_SIZE MPI_LOCALRANKID|PMI_LOCAL_RANK MPI_LOCALNRANKS|PMI_LOCAL_SIZE",
+    "Slurm": "SLURM_PROCID SLURM_STEP_NUM_TASKS|SLURM_NTASKS SLURM_LOCALID ="
+    " SLURM_NODEID SLURM_STEP_NUM_NODES|SLURM_NNODES PMIX_RANK",
+    "PMIx": "PMIX_RANK =",
+}
+_MARKS = {"torchrun": "TORCHELASTIC_RUN_ID", "Ascend": _TABLE, "Slurm": "SLURM_STEP_ID|SLURM_STEPID"}  # also known by
+_SPEAKS = {"torchrun": lambda environ: "TORCHELASTIC_RUN_ID" in environ, "Slurm": _of_a_step}  # else always
+_MORE = {"Paddle": _endpoints, "Ascend": _rank_table, "Slurm": _tasks_on_node}  # what one variable alone does not say
+_HIDDEN_BY = {"Slurm": "Open MPI"}  # mpirun starts its daemons by srun, and not where it is itself
+_NUMBERING_ANEW = ("torchrun", "Paddle")  # their ranks need not follow those of the tasks that started them
+
+
+def _everything_said(environ: Mapping[str, Any]) -> list[_Said]:
+    heard: list[_Said] = []
+    for name, variables in VARIABLES.items():
+        own = "|".join(variables.split()[:2]).split("|")
+        if any(one in environ for one in (*own, *_MARKS.get(name, "=").split("|"))):
+            taken = any(said.name == _HIDDEN_BY.get(name) or said.seen.keys() & own for said in heard)
+            if not taken and (name not in _SPEAKS or _SPEAKS[name](environ)):
+                heard.append(_Said(name, environ))
+    return heard
+
+
+def _started_the_launcher(chosen: _Said, other: _Said) -> bool:
+    """Whether the tasks of `other` can have started the launcher of `chosen`, once on every node."""
+    tasks, world_size = other.values.get("world_size"), chosen.values["world_size"]
+    nodes, local = chosen.values.get("node_count"), chosen.values.get("local_world_size")
+    names = list(VARIABLES)
+    if other.name == "Ascend" or names.index(other.name) < names.index(chosen.name):
+        return False
+    if tasks is None or (tasks == world_size and chosen.name not in _NUMBERING_ANEW):
+        return tasks is None
+    if nodes is not None or local is None:
+        place = chosen.values["rank"] * tasks // world_size
+        return tasks == nodes if nodes else world_size % tasks == 0 and other.values.get("rank", place) == place
+    return local == world_size if tasks == 1 else tasks - 1 + local <= world_size  # nodes may be uneven
+
+
+def _agree(chosen: _Said, other: _Said) -> None:
+    """Both speak of one rank in one world; what `chosen` left open is taken from `other`, never half a pair."""
+    for about in ("world_size", "rank"):
+        if other.values.get(about, chosen.values[about]) != chosen.values[about]:
+            claims = [f"  {said.name}: {', '.join(said.told.values())}" for said in (chosen, other)]
+            title = f"{chosen.name} and {other.name} disagree about the {_words(about)}:"
+            remedy = "Start it with one of them, or give detect() an environ without the other's stale variables."
+            raise chosen.error("\n".join((title, *claims, remedy)), about, other)
+    for pair in (_NUMBERS[2:4], _NUMBERS[4:6]):
+        if {"rank", "world_size"} <= other.values.keys() and not chosen.values.keys() & pair:
+            chosen.values.update({name: other.values[name] for name in pair if name in other.values})
+
+
+def _too_little(heard: list[_Said], environ: Mapping[str, Any]) -> LaunchError:
+    """The error for half an answer, or none."""
+    if heard:
+        said, names = heard[0], VARIABLES[heard[0].name].split()
+        missing = [i for i in (0, 1) if _NUMBERS[i] not in said.values]
+        lacks = " and ".join(f"{_words(_NUMBERS[i])} ({names[i]})" for i in missing).replace(" (=)", " in any variable")
+        claim = f"{said.name}: {', '.join(said.told.values()) or ', '.join(said.seen)}, but no {lacks}"
+        return said.error(f"{claim}. Set what is missing, or RANK and WORLD_SIZE", _NUMBERS[missing[0]])
+    looked = "".join(
+        f"\n  {name}: {' '.join((*names.split()[:2], _MARKS.get(name, '=')))}" for name, names in VARIABLES.items()
+    )
+    shell = environ.keys() & {"SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PROCID"}
+    remedy = (
+        "This is the shell of a Slurm allocation, no task; start it with srun" if shell else "Start it with one of them"
+    )
+    message = f"no launcher said which rank this process is; looked for{looked.replace(' =', '')}\n"
+    return LaunchError(f"{message}{remedy}, or set RANK and WORLD_SIZE.", about=None, sources={})
+
+
+def _words(about: str) -> str:
+    return about.replace("_", " ")
 
 
 def _whole(text: str) -> int | None:

@@ -184,7 +184,7 @@ def read_states(path: str | os.PathLike[str]) -> dict[str, Any]:
         if path.endswith(".npz"):
             import numpy
 
-            with numpy.load(path, allow_pickle=False) as stored:
+            with open(path, "rb") as archive, numpy.load(archive, allow_pickle=False) as stored:
                 text = stored["rankatlas"].tobytes().decode()
         else:
             with open(path, encoding="utf-8") as file:

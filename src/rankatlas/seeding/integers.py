@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankatlas.core.integers import as_int
+from rankatlas.core.border import as_int
 from rankatlas.errors import SeedError
 
 MOST = 2**64 - 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from math import prod
 
-from rankatlas.core.integers import as_int
+from rankatlas.core.border import as_int
 from rankatlas.errors import DuplicateAxisError, InputError, shown
 from rankatlas.seeding.plan import Stream
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rankatlas.core import Group, Mesh
 from rankatlas.core.description import checked
 from rankatlas.core.roles import assigned
-from rankatlas.errors import PartialTensorError, SeedError, shown
+from rankatlas.errors import InputError, PartialTensorError, SeedError, shown
 from rankatlas.seeding.backends import generator, seed_globally
 from rankatlas.seeding.integers import as_seed
 from rankatlas.tensors import TensorLayout
@@ -105,6 +105,8 @@ class SeedPlan:
     __slots__ = ("base_seed", "mesh")
 
     def __init__(self, base_seed: int, mesh: Mesh) -> None:
+        if not isinstance(mesh, Mesh):
+            raise InputError(f"a seed plan is one of a Mesh, not of {shown(mesh)}; of an Atlas give one chart")
         self.base_seed = as_seed(base_seed, "base_seed")
         self.mesh = mesh
 

@@ -6,7 +6,7 @@ import sys
 from collections import namedtuple
 
 from rankatlas.core import Mesh
-from rankatlas.core.integers import as_int
+from rankatlas.core.border import as_int
 from rankatlas.errors import AxisError, InputError
 from rankatlas.seeding.integers import as_seed
 from rankatlas.topology import Topology

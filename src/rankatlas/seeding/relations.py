@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import prod
 from typing import Any, NamedTuple
 
 from rankatlas.core import Mesh
 from rankatlas.core.roles import assigned
-from rankatlas.errors import SeedError
+from rankatlas.errors import InputError, SeedError
 from rankatlas.seeding.scheme import BASE, Family, all_places
 
 _SHOWN = 3
+_MOST_STREAMS = 1_000_000
 
 
 class Unequal(NamedTuple):
@@ -113,12 +115,15 @@ def check_relations(
         first = ranks[0]
         seed = scheme(first)
         stream = ("", _only(mesh.coordinate(first), differing))
+        told = {seed}
         streams.append((seed, stream))
         for rank in ranks[1:]:
             other = scheme(rank)
             if other != seed:
                 unequal.append(Unequal(first, rank, (seed, other)))
-                streams.append((other, stream))  # a seed too many can meet another set as well
+                if other not in told:
+                    told.add(other)
+                    streams.append((other, stream))  # a seed too many can meet another set as well
     collisions, distinct = _collisions(streams)
     return Relations(unequal, collisions, len(groups), distinct)
 
@@ -135,6 +140,10 @@ def check_families(families: Iterable[Family], mesh: Mesh, base_seed: int = 0) -
     >>> expert.wanted, expert.distinct
     (32, 11)
     """
+    families = list(families)
+    wanted = sum(prod(mesh.size(axis) for axis in family.axes) for family in families)
+    if wanted > _MOST_STREAMS:
+        raise InputError(f"{wanted:,} streams are too many to compare; {_MOST_STREAMS:,} are the most: take smaller axes")
     streams = [
         (family.seed(places), (family.name, _only(places, family.axes)))
         for family in families

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rankatlas.core.integers import as_int
+from rankatlas.core.border import as_int
 from rankatlas.errors import InputError, shown
 from rankatlas.seeding.pieces import Piece, Spec
 from rankatlas.seeding.plan import Stream

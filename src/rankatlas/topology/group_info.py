@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import namedtuple
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import index as to_index
 
 from rankatlas.core import IntSequence, Mesh
@@ -12,7 +13,6 @@ from rankatlas.errors import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any, NamedTuple, overload
 
     import numpy
@@ -142,15 +142,39 @@ class DataRanks(IntSequence):
         return map(self._data_rank, self._ranks)
 
     def __contains__(self, data_rank: object) -> bool:
-        if len(self) < self._mesh.world_size:
-            return super().__contains__(data_rank)
-        return data_rank in range(self._mesh.size("dp") * self._mesh.size("sharding"))
+        return self.count(data_rank) > 0
 
     def index(self, data_rank: int, start: int = 0, stop: int | None = None) -> int:
         """The first global rank (of those here) with this data rank.  Raises ValueError when there is none."""
-        if data_rank not in self:  # the search below would walk the whole world before it says so
-            raise ValueError(f"{shown(data_rank)} is no data rank here")
-        return super().index(data_rank, start, len(self) if stop is None else stop)
+        places = range(len(self))[start:stop]
+        holders = self._holders(data_rank)
+        first = bisect_left(holders, self._ranks[places[0]]) if places and self._ranks.step == 1 else len(holders)
+        if first < len(holders) and holders[first] in self._ranks[start:stop]:
+            return self._ranks.index(holders[first])
+        if places and self._ranks.step != 1:
+            return super().index(data_rank, start, len(self) if stop is None else stop)
+        raise ValueError(f"{shown(data_rank)} is no data rank here")
+
+    def count(self, data_rank: object) -> int:
+        """How many of the global ranks here have this data rank.  Cost: O(log ranks) for consecutive ranks."""
+        if self._ranks.step != 1:
+            return super().count(data_rank)
+        holders = self._holders(data_rank)
+        return bisect_left(holders, self._ranks.stop) - bisect_left(holders, self._ranks.start)
+
+    def _holders(self, data_rank: object) -> Sequence[int]:
+        """All global ranks of the mesh with this data rank, ascending."""
+        sharding = self._mesh.size("sharding")
+        if not isinstance(data_rank, int) or not 0 <= data_rank < self._mesh.size("dp") * sharding:
+            return ()
+        return self._mesh.select(dp=data_rank // sharding, sharding=data_rank % sharding)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DataRanks) and (self._mesh, self._ranks) == (other._mesh, other._ranks):
+            return True
+        return super().__eq__(other)
+
+    __hash__ = None
 
     def _data_rank(self, rank: int) -> int:
         places = self._mesh.coordinate(rank)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from rankatlas.core import Mesh, Ranks
+from rankatlas.core.border import in_order
 from rankatlas.core.sizes import checked_size, resolve
 from rankatlas.errors import ArgumentsError, InputError, shown
 from rankatlas.topology.group_info import DataRanks, GroupInfo, ListToBe
@@ -137,10 +138,10 @@ class Topology:
 
 def _order(order: str | Iterable[str]) -> tuple[str, ...]:
     try:
-        names = ORDERS.get(order, ()) if isinstance(order, str) else tuple(order)
+        names = ORDERS.get(order, ()) if isinstance(order, str) else in_order(order, "order")
         if len(names) == len(_INFOS) and _INFOS.keys() == set(names):
             return names if type(order) is tuple else tuple(map(str.__str__, names))
-    except TypeError:  # not iterable, or of things no axis is
+    except (TypeError, InputError):  # no list, or one of things no axis is
         pass
     raise ArgumentsError(
         f"order must name each of {', '.join(AXES)} once, or be 'pp_first' or 'sharding_first'; got {shown(order)}",

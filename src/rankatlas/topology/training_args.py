@@ -6,7 +6,7 @@ from collections import namedtuple
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from rankatlas.core.integers import as_int
+from rankatlas.core.border import as_int
 from rankatlas.core.sizes import checked_size, resolve
 from rankatlas.errors import ArgumentsError, shown
 
