@@ -74,8 +74,7 @@ def test_torch_states_go_through_a_checkpoint_of_all_ranks(torch_said):
     ("degrees", "axes"),
     [
         (("mp_degree=2", "pp_degree=2"), {"pp": 2, "mp": 2}),
-        (("mp_degree=2", "dp_degree=2"), {"dp": 2, "mp": 2}),
-        (("sharding_degree=2", "pp_degree=2"), {"pp": 2, "sharding": 2}),
+        (("dp_degree=2", "sharding_degree=2"), {"dp": 2, "sharding": 2}),
     ],
     ids=" ".join,
 )

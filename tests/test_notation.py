@@ -139,7 +139,7 @@ def test_a_message_never_holds_control_characters(text):
 
 
 def test_long_texts_are_shown_around_the_place_only():
-    text = " ".join(f"a{place}=1" for place in range(1000)) + " b=x " + " ".join(f"c{place}=1" for place in range(1000))
+    text = " ".join(f"a{place}=1" for place in range(900)) + " b=x " + " ".join(f"c{place}=1" for place in range(900))
     with pytest.raises(NotationError) as caught:
         parse_mesh(text)
     shown, caret, complaint = str(caught.value).split("\n")
@@ -197,7 +197,9 @@ def test_a_chart_may_lie_elsewhere():
     ("text", "position", "words"),
     [
         ("dense: pp=2; expert pp=2", 13, "name: axis=size"),
-        ("dense: pp=2;", 12, "name: axis=size"),
+        ("dense: pp=2;;", 12, "name: axis=size"),
+        ("dense: pp=2; shared: dp", 21, "no chart has the axis"),
+        ("dense: pp=2 dp=2; shared: pp, dp", 28, "not by commas"),
         ("dense: pp=2; : pp=2", 13, "cannot name a chart"),
         ("dense: pp=2; 1x: pp=2", 13, "'1x'"),
         ("dense: pp=2; a b: pp=2", 13, "'a b'"),

@@ -376,11 +376,35 @@ def test_rank_degrees_and_order_all_count():
 
 def test_a_topology_cannot_be_changed():
     topology = Topology(5, 8, 2, 2, 1, 2, 1)
-    for name in ("world", "mp_info", "is_last", "anything"):
+    for name in ("world", "mp_info", "is_last", "order", "mesh"):
         with pytest.raises(AttributeError, match=name):
             setattr(topology, name, 3)
     with pytest.raises(AttributeError, match="mp_info"):
         del topology.mp_info
+
+
+class Extended(Topology):
+    def __init__(self, *args, name="mine", **degrees):
+        super().__init__(*args, **degrees)
+        self.name = name
+
+
+def test_a_subclass_may_add_to_it_and_travels_whole():
+    topology = Extended(5, 8, 2, 2, 1, 2, 1, name="other")
+    for twin in (copy.copy(topology), copy.deepcopy(topology), pickle.loads(pickle.dumps(topology))):
+        assert (type(twin), twin.name, twin) == (Extended, "other", topology)
+        assert twin.mp_info == topology.mp_info
+
+
+def test_what_a_caller_does_to_a_list_he_was_given():
+    topology = Topology(5, 8, 2, 2, 1, 2, 1)
+    topology.order.reverse()
+    assert topology.order == list(AXES)
+    members = topology.pp_info.world
+    members.append(99)  # the original hands out one list as well
+    assert topology.pp_info == (2, 0, members)
+    assert topology.pp_info.index(members) == 2
+    assert copy.copy(topology).pp_info.world == [5, 7]
 
 
 def test_the_signature_takes_every_argument_by_name_and_by_place():

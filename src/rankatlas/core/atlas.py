@@ -162,6 +162,8 @@ class Atlas:
 
         Raises UnknownAxisError, AtlasError (an address that several charts answer, or no single chart does).
         """
+        if not axes:
+            raise AtlasError(f"a group of an atlas needs at least one axis, which says the chart it is of: {self}")
         candidates = list(self._charts)
         names = []
         for address in axes:

@@ -67,7 +67,7 @@ def checked(description: object, format_name: str, keys: tuple[str, ...]) -> Map
             " Was it written by a newer rankatlas?"
         )
     expected = ("format", "version", *keys)
-    unknown = [str(key) for key in description if key not in expected]
+    unknown = [shown(key) for key in description if key not in expected]
     missing = [key for key in expected if key not in description]
     if unknown or missing:
         raise DescriptionError(

@@ -11,6 +11,7 @@ from rankatlas.core.sizes import resolve
 from rankatlas.errors import InputError, NotationError, shown
 
 _WINDOW = 70  # characters of the text an error shows
+_MOST_AXES = 1000  # nobody writes more down; some questions cost the square of their number
 _MOST_DIGITS = 20  # a longer number cannot fit 64 bits, and int() must not be fed a megabyte
 
 
@@ -47,9 +48,10 @@ def parse_atlas(text: str) -> Atlas:
     if not isinstance(text, str):
         raise InputError(f"atlas notation is text such as 'a: dp=8; b: ep=8', not {type(text).__name__}")
     charts: dict[str, Mesh] = {}
-    shared: tuple[str, ...] = ()
+    shared: dict[str, int] = {}
     begin = 0
-    for part in text.split(";"):
+    whole = text.rstrip()[:-1] if text.rstrip().endswith(";") else text
+    for part in whole.split(";"):
         end = begin + len(part)
         name, colon, body = part.partition(":")
         start = begin + len(name) - len(name.lstrip())
@@ -59,15 +61,31 @@ def parse_atlas(text: str) -> Atlas:
         if chart in charts or (chart == RESERVED and shared):
             raise notation_error(text, start, f"{shown(chart)} stands twice")
         if chart == RESERVED:
-            shared = tuple(body.split())
-            if not shared:
-                raise notation_error(text, end, "'shared:' must be followed by axis names")
+            shared = _shared(text, end - len(body), end)
         elif not (chart.isascii() and chart.isidentifier()):
             raise notation_error(text, start, f"{shown(chart)} cannot name a chart; names are letters, digits and _")
         else:
             charts[chart] = parse_part(text, end - len(body), end)
         begin = end + 1
-    return Atlas.from_charts(charts, shared)
+    for axis, at in shared.items():
+        if not any(axis in mesh.axes for mesh in charts.values()):
+            raise notation_error(text, at, f"no chart has the axis {shown(axis)}")
+    return Atlas.from_charts(charts, tuple(shared))
+
+
+def _shared(text: str, begin: int, end: int) -> dict[str, int]:
+    """Shared axis → where it stands."""
+    found: dict[str, int] = {}
+    for start, stop in _words(text, begin, end):
+        axis = text[start:stop]
+        if "," in axis:
+            raise notation_error(text, start + axis.index(","), "axes are separated by white space, not by commas")
+        if axis in found:
+            raise notation_error(text, start, f"{shown(axis)} stands twice")
+        found[axis] = start
+    if not found:
+        raise notation_error(text, end, "'shared:' must be followed by axis names")
+    return found
 
 
 def parse_layout(text: str, world_size: int | None = None) -> Mesh | Atlas:
@@ -97,6 +115,8 @@ def parse_part(text: str, begin: int, end: int, world_size: int | None = None) -
             continue
         if name in sizes:
             raise notation_error(text, start, f"axis {shown(name)} stands twice")
+        if len(sizes) >= _MOST_AXES:
+            raise notation_error(text, start, f"more than {_MOST_AXES} axes")
         if text[at:stop] in ("?", "-1"):
             if open_at is not None:
                 raise notation_error(text, at, "only one size may be left open")

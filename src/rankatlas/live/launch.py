@@ -5,8 +5,7 @@ Where each meaning comes from; with * it was also seen by running that launcher:
 - torchrun: `distributed/run.py`, "Environment Variables", torch 2.13 *; plain variables: `distributed/rendezvous.py`
 - Paddle: `distributed/launch/controllers/collective.py` and `distributed/parallel.py`, paddlepaddle 3.3 *
 - Ascend: hiascend.com CANN 9.0, `envref_07_0047` to `_0049`, `hcclug_000067` (rank table 1.0)
-- Open MPI: docs.open-mpi.org v5.0, "Environment variables set for MPI applications", 5.0.11 *.  Its NODE_RANK is a
-  place on the node among all jobs, not the number of a node, and so not read.
+- Open MPI: docs.open-mpi.org v5.0, "Environment variables set for MPI applications", 5.0.11 *; NODE_RANK is no node
 - PMI: MPICH `src/pm/hydra/proxy/pmip_cb.c`, Hydra 5.0.2 and Intel MPI 2021.18 *; PMI_LOCAL_*: Slurm's `cray_shasta`
 - Slurm: srun(1), "OUTPUT ENVIRONMENT VARIABLES"; `src/common/env.c`.  A batch shell, too, has SLURM_PROCID=0 and the
   SLURM_NTASKS of its allocation; only a task has the step of an srun.
@@ -99,8 +98,7 @@ class _Said:
     """What one launcher said: the variables `seen`, the numbers in `values`, and in `told` the words they came in."""
 
     def __init__(self, name: str, environ: Mapping[str, Any]) -> None:
-        self.name = name
-        self.environ = environ
+        self.name, self.environ = name, environ
         self.seen: dict[str, str] = {}
         self.values: dict[str, int] = {}
         self.told: dict[str, str] = {}
@@ -108,7 +106,8 @@ class _Said:
         for about, names in zip(_NUMBERS, VARIABLES[name].split()):
             if found := self.text(names):
                 self.put(about, self.number(*found, about), "=".join(found))
-        _MORE.get(name, lambda said: None)(self)
+        if name in _MORE:
+            _MORE[name](self)
 
     def text(self, names: str) -> tuple[str, str] | None:
         """The first of these variables that is set, and its value."""
@@ -193,18 +192,18 @@ def _rank_table(said: _Said) -> None:
         devices = {str(one["device_id"]): int(str(one["rank_id"])) for one in table["server_list"][0]["device"]}
         claims = [str(table.get("status", "completed")), str(table.get("server_count", len(servers)))]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        wanted = "it needs server_list → device → rank_id and device_id, as in rank table 1.0"
-        raise said.error(f"rank table {path} cannot be read ({error!r:.200}); {wanted}", None) from None
+        wanted = "server_list → device → rank_id, device_id"
+        raise said.error(f"rank table {path} cannot be read as {wanted}: {error!r:.200}. Correct it", None) from None
     times = Counter(rank for server in servers for rank in server)
     count = times.total()
     if claims != ["completed", str(len(servers))]:
-        wrong = f"has status {claims[0]!r:.80}, server_count {claims[1]!r:.80} and {len(servers)} servers"
-        raise said.error(f"rank table {path} {wrong}; wait until it is completed, or correct it", "node_count")
+        wrong = f"status {claims[0]!r:.80}, server_count {claims[1]!r:.80}, {len(servers)} servers listed"
+        raise said.error(f"rank table {path}: {wrong}. Wait until it is completed, or correct it", "node_count")
     if not count or any(times[rank] != 1 for rank in range(count)):
         missing = [rank for rank in range(count) if rank not in times]
         repeated = [rank for rank in times if times[rank] > 1]
-        wrong = f"{count} devices, without rank_ids {missing[:8]} and with {repeated[:8]} repeated"
-        raise said.error(f"rank table {path} lists {wrong}; it needs 0 to devices − 1, each once", "rank")
+        wrong = f"{count} devices, rank_ids {missing[:8]} are missing, {repeated[:8]} repeated"
+        raise said.error(f"rank table {path}: {wrong}. Number the devices from 0, each once", "rank")
     if said.values.get("world_size", count) != count:
         raise said.wrong(f"rank table {path} lists {count} devices", "world_size")
     said.put("world_size", count, f"{count} devices listed")
@@ -252,8 +251,7 @@ def _started_the_launcher(chosen: _Said, other: _Said) -> bool:
     """Whether the tasks of `other` can have started the launcher of `chosen`, once on every node."""
     tasks, world_size = other.values.get("world_size"), chosen.values["world_size"]
     nodes, local = chosen.values.get("node_count"), chosen.values.get("local_world_size")
-    names = list(VARIABLES)
-    if other.name == "Ascend" or names.index(other.name) < names.index(chosen.name):
+    if other.name not in list(VARIABLES)[list(VARIABLES).index(chosen.name) :] or other.name == "Ascend":
         return False
     if tasks is None or (tasks == world_size and chosen.name not in _NUMBERING_ANEW):
         return tasks is None
@@ -284,15 +282,12 @@ def _too_little(heard: list[_Said], environ: Mapping[str, Any]) -> LaunchError:
         lacks = " and ".join(f"{_words(_NUMBERS[i])} ({names[i]})" for i in missing).replace(" (=)", " in any variable")
         claim = f"{said.name}: {', '.join(said.told.values()) or ', '.join(said.seen)}, but no {lacks}"
         return said.error(f"{claim}. Set what is missing, or RANK and WORLD_SIZE", _NUMBERS[missing[0]])
-    looked = "".join(
-        f"\n  {name}: {' '.join((*names.split()[:2], _MARKS.get(name, '=')))}" for name, names in VARIABLES.items()
-    )
+    rows = [[f"\n  {name}:", *names.split()[:2], _MARKS.get(name, "")] for name, names in VARIABLES.items()]
+    looked = "".join(" ".join(row).replace(" =", "").rstrip() for row in rows)
     shell = environ.keys() & {"SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PROCID"}
-    remedy = (
-        "This is the shell of a Slurm allocation, no task; start it with srun" if shell else "Start it with one of them"
-    )
-    message = f"no launcher said which rank this process is; looked for{looked.replace(' =', '')}\n"
-    return LaunchError(f"{message}{remedy}, or set RANK and WORLD_SIZE.", about=None, sources={})
+    remedy = "A shell of a Slurm allocation is no task: use srun" if shell else "Start it with one of them"
+    message = f"no launcher said which rank this process is; looked for{looked}\n{remedy}, or set RANK and WORLD_SIZE"
+    return LaunchError(message, about=None, sources={})
 
 
 def _words(about: str) -> str:

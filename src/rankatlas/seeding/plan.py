@@ -32,13 +32,21 @@ class Stream:
     """
 
     __slots__ = ("base_seed", "differ", "mesh", "name", "same")
+    base_seed: int
+    differ: tuple[str, ...]
+    mesh: Mesh
+    name: str
+    same: tuple[str, ...]
 
     def __init__(self, base_seed: int, mesh: Mesh, name: str, same: tuple[str, ...], differ: tuple[str, ...]) -> None:
-        self.base_seed = base_seed
-        self.mesh = mesh
-        self.name = name
-        self.same = same
-        self.differ = differ
+        for field, value in zip(self.__slots__, (base_seed, differ, mesh, name, same)):
+            object.__setattr__(self, field, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Stream is a value: {name} cannot be set; ask the plan for another stream")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Stream, (self.base_seed, self.mesh, self.name, self.same, self.differ)
 
     def key(self, rank: int) -> list[list[Any]]:
         """The [axis, place] pairs the seed of `rank` depends on, sorted by name.  Raises RankError.  Cost: O(axes)."""
@@ -103,12 +111,20 @@ class SeedPlan:
     """
 
     __slots__ = ("base_seed", "mesh")
+    base_seed: int
+    mesh: Mesh
 
     def __init__(self, base_seed: int, mesh: Mesh) -> None:
         if not isinstance(mesh, Mesh):
             raise InputError(f"a seed plan is one of a Mesh, not of {shown(mesh)}; of an Atlas give one chart")
-        self.base_seed = as_seed(base_seed, "base_seed")
-        self.mesh = mesh
+        object.__setattr__(self, "base_seed", as_seed(base_seed, "base_seed"))
+        object.__setattr__(self, "mesh", mesh)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a SeedPlan is a value: {name} cannot be set; make another plan")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SeedPlan, (self.base_seed, self.mesh)
 
     def stream(self, name: str, same: str | Iterable[str] = (), differ: str | Iterable[str] = ()) -> Stream:
         """The stream `name`, equal along `same` and different along `differ`; axes of size 1 may be left out.

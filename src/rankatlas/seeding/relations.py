@@ -143,7 +143,8 @@ def check_families(families: Iterable[Family], mesh: Mesh, base_seed: int = 0) -
     families = list(families)
     wanted = sum(prod(mesh.size(axis) for axis in family.axes) for family in families)
     if wanted > _MOST_STREAMS:
-        raise InputError(f"{wanted:,} streams are too many to compare; {_MOST_STREAMS:,} are the most: take smaller axes")
+        most = f"{_MOST_STREAMS:,}"
+        raise InputError(f"{wanted:,} streams are too many to compare; {most} are the most: take smaller axes")
     streams = [
         (family.seed(places), (family.name, _only(places, family.axes)))
         for family in families

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 
 from rankatlas.errors import InputError, RankatlasError, SeedError, shown
 from rankatlas.seeding.backends import KeepsRandomState, states
@@ -128,15 +129,15 @@ class RngStateTracker:
         return self.rng_state(name)
 
     def get_states_tracker(self) -> dict[str, Any]:
-        """Name → state of every stream, for `set_states_tracker` in this process.  For disk see `state_dict`."""
+        """Name → state of every stream (a copy), for `set_states_tracker` in this process.  For disk: `state_dict`."""
         self._park()
-        return dict(self._states)
+        return _copied(self._states)
 
     def set_states_tracker(self, states: dict[str, Any]) -> None:
         """Set the state of streams that exist.  Raises SeedError for an unknown name, changing nothing."""
         for name in states:
             self._known(name)
-        self._resume(self._tried(lambda: dict(states)))
+        self._resume(self._tried(lambda: _copied(states)))
 
     def get_states(self) -> dict[str, Any]:
         """`get_states_tracker` under Megatron's name."""
@@ -282,3 +283,15 @@ class RngStateTracker:
 
     def __repr__(self) -> str:
         return f"RngStateTracker({', '.join(f'{name}={seed}' for name, seed in self._seeds.items())})"
+
+
+def _copied(states: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    """The states with their arrays copied, so that nobody's changes reach a stream."""
+    return {name: tuple(map(_copy, state)) for name, state in states.items()}
+
+
+def _copy(state: Any) -> Any:
+    try:
+        return deepcopy(state)
+    except TypeError:  # Paddle's handles cannot be copied, nor changed
+        return state

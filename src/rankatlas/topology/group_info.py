@@ -32,18 +32,27 @@ class ListToBe:
     Equal to that list already, because tuples compare what they hold without asking `GroupInfo`.
     """
 
-    __slots__ = ("ranks",)
+    __slots__ = ("_made", "_ranks")
     __hash__ = None  # type: ignore[assignment]
 
+    _made: list[int]
+
     def __init__(self, ranks: range) -> None:
-        self.ranks = ranks
+        self._ranks = ranks
+
+    def made(self) -> list[int]:
+        """The list, made now or before: always the same one, so that whoever changes it changes it for all."""
+        try:
+            return self._made
+        except AttributeError:
+            self._made = list(self._ranks)
+            return self._made
 
     def __eq__(self, other: object) -> bool:
-        ranks = list(self.ranks)
-        return ranks == (list(other.ranks) if isinstance(other, ListToBe) else other)
+        return self.made() == (other.made() if isinstance(other, ListToBe) else other)
 
     def __repr__(self) -> str:
-        return repr(list(self.ranks))
+        return repr(self.made())
 
 
 class GroupInfo(_Fields):
@@ -63,14 +72,8 @@ class GroupInfo(_Fields):
         @property
         def world(self):
             """The members, a plain list where this is an axis group."""
-            try:
-                return self.__dict__["world"]
-            except KeyError:
-                pass
             world = tuple.__getitem__(self, 2)
-            if type(world) is ListToBe:
-                world = self.__dict__["world"] = list(world.ranks)
-            return world
+            return world.made() if type(world) is ListToBe else world
 
         # Everything that looks into the tuple must find the list, so none of tuple's own ways stay.
         def __iter__(self):

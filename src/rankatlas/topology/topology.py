@@ -50,7 +50,6 @@ class Topology:
     data_info: GroupInfo
     is_last: bool
     data_inner_times: int
-    order: list[str]
     mesh: Mesh
     _rank: int
 
@@ -74,7 +73,6 @@ class Topology:
             "sep": sep_degree,
         }
         _settle(self, _mesh(names, degrees, world_size), device_rank)
-        self.__dict__["order"] = list(names)
 
     def __getattr__(self, name: str) -> Any:
         if name not in _LATER:
@@ -113,11 +111,22 @@ class Topology:
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *_LATER]
 
+    @property
+    def order(self) -> list[str]:
+        """The axes, outer → inner, as a list of its own."""
+        return list(self.mesh.axes)
+
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a Topology is a value: {name} cannot be set; make another Topology instead")
+        self._refuse_change(name)
+        super().__setattr__(name, value)  # a subclass may add what it likes
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a Topology is a value: {name} cannot be deleted")
+        self._refuse_change(name)
+        super().__delattr__(name)
+
+    def _refuse_change(self, name: str) -> None:
+        if name in _LATER or name in ("mesh", "_rank", "order", *_INFOS.values()):
+            raise AttributeError(f"a Topology is a value: {name} cannot be changed; make another Topology instead")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topology):
@@ -132,8 +141,15 @@ class Topology:
         return "".join(f"{name}:\n\t {getattr(self, name)!r}, \n" for name in infos) + f"order:\n\t {self.order}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        degrees = [self.mesh.size(axis) for axis in AXES]
-        return Topology, (self._rank, self.mesh.world_size, *degrees, tuple(self.order))
+        own = ("mesh", "_rank", *_INFOS.values(), *_LATER)
+        added = {name: value for name, value in self.__dict__.items() if name not in own}
+        return _restored, (type(self), self.mesh, self._rank), added or None
+
+
+def _restored(kind: type[Topology], mesh: Mesh, rank: int) -> Topology:
+    topology = object.__new__(kind)
+    _settle(topology, mesh, rank)
+    return topology
 
 
 def _order(order: str | Iterable[str]) -> tuple[str, ...]:
