@@ -1,7 +1,10 @@
 """Real processes: replicas start equal, shards start different, and a live fleet tells the reference's seeds."""
 
+import os
 import random
+import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy
@@ -10,7 +13,7 @@ import pytest
 from rankatlas import Mesh
 from rankatlas.seeding import distributed_seeds
 from rankatlas.tensors import TensorLayout
-from test_live_groups import environment, free_ports, run_all
+from test_live_groups import environment, run_all
 
 pytestmark = pytest.mark.live
 
@@ -70,6 +73,18 @@ def test_torch_states_go_through_a_checkpoint_of_all_ranks(torch_said):
     assert torch_said[0]["states"] == [1, 0] * 4  # one of two tensor ranks writes
 
 
+def steady_ports(count):
+    """Free ports below those the kernel hands out: gloo is handed some for every group, and must not get these."""
+    found = []
+    for port in range(10_000 + os.getpid() * 101 % 15_000, 32_000):
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError("no free ports")
+
+
 @pytest.mark.parametrize(
     ("degrees", "axes"),
     [
@@ -80,7 +95,7 @@ def test_torch_states_go_through_a_checkpoint_of_all_ranks(torch_said):
 )
 def test_paddle_seeds_itself_from_its_live_fleet(tmp_path, degrees, axes):
     pytest.importorskip("paddle")
-    master, *ports = free_ports(64)
+    master, *ports = steady_ports(64)
     endpoints = [f"127.0.0.1:{port}" for port in ports[:4]]
     environments = [
         environment(

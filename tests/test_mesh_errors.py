@@ -239,7 +239,7 @@ def test_a_coordinate_that_is_no_integer(place):
 
 
 def test_a_description_with_unknown_or_missing_keys():
-    with refused(DescriptionError, "unknown: colour"):
+    with refused(DescriptionError, "unknown: 'colour'"):
         Mesh.from_dict({**MESH.to_dict(), "colour": 1})
     for key in ("axes", "first_rank"):
         with refused(DescriptionError, f"missing: {key}"):

@@ -16,15 +16,13 @@ from rankatlas import Mesh
 from rankatlas.errors import InputError, RandomStateError
 from rankatlas.seeding import RngStateTracker, SeedPlan
 from rankatlas.seeding.checkpoint import (
-    POLICIES,
     check_key,
     join_states,
     load_states,
-    read_states,
     save_states,
-    write_states,
     writers,
 )
+from rankatlas.seeding.checkpoint_files import POLICIES, read_states, write_states
 from refusals import refused
 from strategies import axes_of, small_meshes
 

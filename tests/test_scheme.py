@@ -135,7 +135,7 @@ def test_axes_of_all_families_are_in_mesh_order():
         ("2a=1", 0, "'2a' cannot name a family"),
         ("é=1", 0, "cannot name a family"),
         ("a b=1", 0, "'a b' cannot name a family"),
-        ("base;", 5, "no name"),
+        ("base;;", 5, "no name"),
         (";base", 0, "is missing"),
         ("base;pp", 5, "only one family may have no name"),
         ("a=1;a=2", 4, "'a' stands twice"),

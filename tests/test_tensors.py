@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import brute
 from rankatlas import Atlas, Mesh
-from rankatlas.errors import (
+from rankatlas.errors import AxisError, (
     DuplicateAxisError,
     InputError,
     PartialTensorError,
@@ -112,10 +112,23 @@ def test_the_gradient_is_summed_along_the_data_axes_the_mesh_has_and_those_of_al
     also = data.draw(axes_of(mesh))
     absent = [axis for axis in ("absent", "nowhere") if axis not in mesh.axes]
     rank = data.draw(ranks_of(mesh))
+    if not named and absent:
+        with refused(AxisError, "none of the data axes", *absent):
+            layout.gradient_group(rank, data=absent, also=also)
+        absent = []
     group = layout.gradient_group(rank, data=(*named, *absent), also=also)
     expected = next(group for group in brute.groups(mesh, {*named, *also}) if rank in group)
     assert group.ranks == expected
     assert group.axes == tuple(axis for axis in mesh.axes if axis in named or axis in also)
+
+
+@pytest.mark.parametrize("axis", ["dp_replicate", "dp_shard", "fsdp", "data"])
+def test_data_axes_of_other_names_must_be_named(axis):
+    layout = TensorLayout(Mesh.from_axes([(axis, 2), ("dp", 2)]), replicated=(axis, "dp"))
+    with refused(AxisError, axis, "Name all of them", name=axis):
+        layout.gradient_group(0)
+    assert layout.gradient_group(0, data=(axis, "dp")).size == 4
+    assert layout.gradient_group(0, data="dp").size == 2
 
 
 def test_the_data_axes_are_dp_sharding_and_cp_unless_said():

@@ -45,11 +45,17 @@ __all__ = [
 ]
 
 
+# Modules of the package that may be reached as attributes, loaded when they are.
+_MODULES = ("core", "dialects", "errors", "live", "records", "seeding", "tensors", "topology")
+
+
 def __getattr__(name: str) -> object:
-    if name.startswith("_") or name not in __all__:
-        raise AttributeError(f"module 'rankatlas' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"rankatlas.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'rankatlas' has no attribute {name!r}")
     homes = {
         "rankatlas.topology": ("Topology", "GroupInfo"),
         "rankatlas.seeding": ("get_rng_state_tracker", "set_seed"),

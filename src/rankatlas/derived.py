@@ -8,10 +8,11 @@ from rankatlas.core import Group, Mesh, Ranks
 from rankatlas.errors import CoordinateError
 
 # Which axes split the data, the sequence, the layers: the field's names for them, in the order a data rank is composed.
-DATA_AXES = ("dp", "dp_replicate", "dp_shard", "fsdp", "sharding")
+DATA_AXES = ("dp", "data", "dp_replicate", "dp_shard", "fsdp", "sharding")
 SEQUENCE_AXES = ("cp", "sep", "sp")
-PIPELINE_AXIS = "pp"
-_MODEL_AXES = (PIPELINE_AXIS, "tp", "mp", *SEQUENCE_AXES)
+PIPELINE_AXES = ("pp", "pipe")
+_TENSOR_AXES = ("tp", "mp", "tensor", "model")
+_MODEL_AXES = (*PIPELINE_AXES, *_TENSOR_AXES, *SEQUENCE_AXES)
 
 
 def data_axes(mesh: Mesh) -> tuple[str, ...]:
@@ -36,6 +37,24 @@ def model_axes(mesh: Mesh) -> tuple[str, ...]:
     rest = tuple(axis for axis in mesh.axes if axis not in data)
     known = all(axis in _MODEL_AXES or mesh.size(axis) == 1 for axis in rest)
     return rest if data and known else ()
+
+
+def unknown_axes(mesh: Mesh) -> tuple[str, ...]:
+    """The axes of size > 1 whose role is not known from their name, so that groups which depend on it are left out.
+
+    >>> unknown_axes(Mesh(pipe=2, data=2, model=2)), unknown_axes(Mesh(dp=2, rows=4))
+    ((), ('rows',))
+    """
+    return tuple(axis for axis in mesh.axes if mesh.size(axis) > 1 and axis not in (*DATA_AXES, *_MODEL_AXES))
+
+
+def pipeline_axis(mesh: Mesh) -> str | None:
+    """The axis that cuts the layers, None where no name says so.
+
+    >>> pipeline_axis(Mesh(pipe=2, data=2)), pipeline_axis(Mesh(dp=2))
+    ('pipe', None)
+    """
+    return next((axis for axis in PIPELINE_AXES if axis in mesh.axes), None)
 
 
 def sequence_axes(mesh: Mesh) -> tuple[str, ...]:

@@ -53,9 +53,24 @@ class RankatlasError(Exception):
         super().__init__(message if len(message) <= _LONGEST else f"{message[:_LONGEST]} ...")
         self.__dict__.update(fields)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors travel between processes; what somebody gave by mistake may be unable to.
+        fields = {name: value if _travels(value) else shown(value) for name, value in self.__dict__.items()}
+        return type(self), self.args, fields
+
     def __str__(self) -> str:
         # KeyError prints the repr of its argument; every error here is a sentence.
         return str(self.args[0])
+
+
+def _travels(value: object) -> bool:
+    from pickle import dumps
+
+    try:
+        dumps(value)
+    except Exception:  # pickle raises whatever the value's own methods do
+        return False
+    return True
 
 
 class InputError(RankatlasError, ValueError):

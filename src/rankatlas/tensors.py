@@ -104,7 +104,7 @@ class TensorLayout:
 
     def is_owner(self, rank: int) -> bool:
         """Whether `rank` is the one that writes its shard.  Raises as `owner`."""
-        return self.owner(rank) == rank
+        return bool(self.owner(rank) == rank)
 
     def gradient_group(self, rank: int, data: str | Iterable[str] = DATA_AXES, also: str | Iterable[str] = ()) -> Group:
         """The ranks over which the gradient of this tensor is summed.
@@ -128,10 +128,12 @@ class TensorLayout:
         left_out = [axis for axis in others if self._mesh.size(axis) > 1]
         if left_out and data == DATA_AXES:
             raise AxisError(
-                f"{self._mesh} has the data axes {', '.join(left_out)}, which {', '.join(DATA_AXES)} leave out: gradients"
-                f" would not be summed there.  Name all of them: data=({', '.join(map(repr, left_out))}, …)",
+                f"{self._mesh} has the data axes {', '.join(left_out)}, which {', '.join(DATA_AXES)} leave out:"
+                f" gradients would not be summed there.  Name all of them: data=({', '.join(map(repr, left_out))}, …)",
                 name=left_out[0],
             )
+        if data and data != DATA_AXES and not any(axis in self._mesh.axes for axis in data):
+            raise AxisError(f"{self._mesh} has none of the data axes {', '.join(data)}", name=data[0])
         axes = tuple(axis for axis in self._mesh.axes if axis in data or axis in also)
         already = [axis for axis in axes if axis in self._partial]
         if already:

@@ -53,6 +53,8 @@ def cast(ranks: numpy.ndarray[Any, Any], dtype: Any) -> numpy.ndarray[Any, Any]:
     import numpy
 
     kind = numpy.dtype(dtype)
-    if kind.kind in "iu" and ranks.size and ranks.max() > numpy.iinfo(kind).max:
-        raise OverflowError(f"ranks up to {ranks.max()} do not fit {kind}")
+    if kind.kind in "iu" and ranks.size:
+        lowest, highest = int(ranks.min()), int(ranks.max())
+        if lowest < numpy.iinfo(kind).min or highest > numpy.iinfo(kind).max:
+            raise OverflowError(f"ranks from {lowest} to {highest} do not fit {kind}")
     return ranks.astype(kind, copy=False)

@@ -229,6 +229,9 @@ class Atlas:
             parts.append(f"{RESERVED}: {' '.join(self._shared)}")
         return "; ".join(parts)
 
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
     def __repr__(self) -> str:
         shared = f", shared={self._shared!r}" if self._shared else ""
         if any(map(iskeyword, self._charts)):

@@ -300,6 +300,9 @@ class Mesh:
         shift = f" first_rank={self._first_rank}" if self._first_rank else ""
         return " ".join(f"{axis}={size}" for axis, size in zip(self._axes, self._sizes)) + shift
 
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
     def __repr__(self) -> str:
         shift = f", first_rank={self._first_rank}" if self._first_rank else ""
         if any(map(iskeyword, self._axes)):

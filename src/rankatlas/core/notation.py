@@ -14,6 +14,9 @@ _WINDOW = 70  # characters of the text an error shows
 _MOST_AXES = 1000  # nobody writes more down; some questions cost the square of their number
 _MOST_DIGITS = 20  # a longer number cannot fit 64 bits, and int() must not be fed a megabyte
 
+_WORLD_NEEDED = "a size left open follows from the world size, which is not given"
+_ALL_GIVEN = "in an atlas every size is given: its charts need not cover the same ranks, so no world size settles one"
+
 
 def parse_mesh(text: str, world_size: int | None = None) -> Mesh:
     """The mesh that `text` describes: items `name=size`, major → minor, separated by white space.
@@ -65,7 +68,7 @@ def parse_atlas(text: str) -> Atlas:
         elif not (chart.isascii() and chart.isidentifier()):
             raise notation_error(text, start, f"{shown(chart)} cannot name a chart; names are letters, digits and _")
         else:
-            charts[chart] = parse_part(text, end - len(body), end)
+            charts[chart] = parse_part(text, end - len(body), end, needed=_ALL_GIVEN)
         begin = end + 1
     for axis, at in shared.items():
         if not any(axis in mesh.axes for mesh in charts.values()):
@@ -101,8 +104,11 @@ def parse_layout(text: str, world_size: int | None = None) -> Mesh | Atlas:
     return atlas
 
 
-def parse_part(text: str, begin: int, end: int, world_size: int | None = None) -> Mesh:
-    """The mesh that `text[begin:end]` describes; errors show the whole text.  As `parse_mesh`."""
+def parse_part(text: str, begin: int, end: int, world_size: int | None = None, needed: str = _WORLD_NEEDED) -> Mesh:
+    """The mesh that `text[begin:end]` describes; errors show the whole text.  As `parse_mesh`.
+
+    `needed` is the complaint about a size left open where `world_size` is None.
+    """
     sizes: dict[str, int | None] = {}
     first_rank: int | None = None
     open_at: int | None = None
@@ -131,7 +137,7 @@ def parse_part(text: str, begin: int, end: int, world_size: int | None = None) -
     else:
         closed = {axis: size for axis, size in sizes.items() if size is not None}
         if open_at is not None:
-            raise notation_error(text, open_at, "a size left open follows from the world size, which is not given")
+            raise notation_error(text, open_at, needed)
     return Mesh.from_axes(closed.items(), first_rank or 0)
 
 

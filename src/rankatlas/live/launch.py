@@ -81,6 +81,7 @@ class Launch:
         known: dict[str, Any] = dict(os.environ if environ is None else environ)
         if rank_table is not None:
             known[_TABLE] = rank_table
+        known.pop("=", None)  # no variable, as in VARIABLES
         heard = _everything_said(known)
         chosen = next((said for said in heard if {"rank", "world_size"} <= said.values.keys()), None)
         if chosen is None:
@@ -157,8 +158,8 @@ def _tasks_on_node(said: _Said) -> None:
     found, node = said.text("SLURM_STEP_TASKS_PER_NODE|SLURM_TASKS_PER_NODE"), said.values.get("node")
     if found and node is not None:
         for run in found[1].split(","):
-            tasks, _, times = run.rstrip(")").partition("(x")
-            node -= said.number(found[0], times or "1", "repetition count")
+            tasks, repeated, times = run.rstrip(")").partition("(x")
+            node -= said.number(found[0], times if repeated else "1", "repetition count")
             if node < 0:
                 return said.put("local_world_size", said.number(found[0], tasks, "local_world_size"), "=".join(found))
 
@@ -295,4 +296,4 @@ def _words(about: str) -> str:
 
 
 def _whole(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"\s*-?[0-9]{1,19}\s*", text) else None
+    return int(text) if re.fullmatch(r" *-?[0-9]{1,19} *", text) else None

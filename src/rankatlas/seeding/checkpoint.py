@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Mapping
+from itertools import chain, islice
 from typing import Any
 
 from rankatlas.core import Mesh, Ranks
-from rankatlas.errors import RandomStateError, shown
+from rankatlas.errors import InputError, shown
+from rankatlas.seeding.checkpoint_files import FORMAT, POLICIES, VERSION, check_format, refusal
 from rankatlas.seeding.plan import SeedPlan, Stream
 from rankatlas.seeding.tracker import RngStateTracker
 
-FORMAT = "rankatlas.rng-checkpoint"
-VERSION = 1
-POLICIES = ("error", "reset-all", "keep-old-and-seed-new")
 _SHOWN = 8
+_MOST_RANKS = 1000  # ranks an error lists
 
 
 def writers(stream: Stream) -> Ranks:
@@ -35,10 +33,13 @@ def save_states(tracker: RngStateTracker, streams: Iterable[Stream], rank: int) 
     Raises RandomStateError when the tracker has no such stream, or a backend cannot give its state out.
     """
     kept = tracker.state_dict()
+    streams = list(streams)
+    for stream in streams:
+        stream.mesh.coordinate(rank)  # a rank that is none would write nothing, and nobody would know
     found: dict[str, Any] = {}
     for stream in streams:
         if stream.name not in kept["streams"]:
-            raise _refusal(f"the tracker has no stream {shown(stream.name)} to save; add it with its seed first")
+            raise refusal(f"the tracker has no stream {shown(stream.name)} to save; add it with its seed first")
         if rank in writers(stream):
             found[stream.name] = {"key": stream.key(rank), **kept["streams"][stream.name]}
     return {"backends": kept["backends"], "streams": found}
@@ -55,25 +56,25 @@ def join_states(plan: SeedPlan, streams: Iterable[Stream], parts: Iterable[Mappi
     places: dict[str, set[str]] = {}
     for stream in streams:
         if stream.mesh != plan.mesh:
-            raise _refusal(f"stream {shown(stream.name)} lies on {stream.mesh}, the plan on {plan.mesh}")
+            raise refusal(f"stream {shown(stream.name)} lies on {stream.mesh}, the plan on {plan.mesh}")
         places[stream.name] = {_text(stream.key(rank)) for rank in writers(stream)}
-    for part in parts:
+    for part in _whole_parts(parts):
         if backends and part["backends"] != backends:
-            raise _refusal(f"some ranks keep {', '.join(backends)}, others {', '.join(part['backends'])}")
+            raise refusal(f"some ranks keep {', '.join(backends)}, others {', '.join(part['backends'])}")
         backends = list(part["backends"])
         for name, entry in part["streams"].items():
             key = _text(entry["key"])
             if name not in joined:
-                raise _refusal(f"a rank saved stream {shown(name)}, which is not among those to join")
+                raise refusal(f"a rank saved stream {shown(name)}, which is not among those to join")
             if key not in places[name]:
-                raise _refusal(f"a rank saved {shown(name)} at {key or 'every rank'}, which is no place of {plan.mesh}")
+                raise refusal(f"a rank saved {shown(name)} at {key or 'every rank'}, which is no place of {plan.mesh}")
             if key in joined[name]:
-                raise _refusal(f"the state of {shown(name)} at {key or 'every rank'} was saved twice")
+                raise refusal(f"the state of {shown(name)} at {key or 'every rank'} was saved twice")
             joined[name][key] = {"seed": entry["seed"], "states": entry["states"]}
     for stream in streams:
         absent = [rank for rank in writers(stream) if _text(stream.key(rank)) not in joined[stream.name]]
         if absent:
-            raise _refusal(f"no state of {shown(stream.name)} from {_ranks(absent)}, which must write it", ranks=absent)
+            raise refusal(f"no state of {shown(stream.name)} from {_ranks(absent)}, which must write it", ranks=absent)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -83,6 +84,29 @@ def join_states(plan: SeedPlan, streams: Iterable[Stream], parts: Iterable[Mappi
         "backends": backends,
         "streams": {stream.name: {"axes": sorted(stream.differ), "states": joined[stream.name]} for stream in streams},
     }
+
+
+def _whole_parts(parts: object) -> list[Mapping[str, Any]]:
+    """What the ranks contributed, each of the form of `save_states`.  Parts come from elsewhere, so that is checked."""
+    if not isinstance(parts, Iterable):
+        raise refusal("the parts to join are what save_states gave on every rank, in a list")
+    found = list(parts)
+    for place, part in enumerate(found):
+        whole = (
+            isinstance(part, Mapping)
+            and isinstance(part.get("backends"), list)
+            and isinstance(part.get("streams"), Mapping)
+            and all(
+                isinstance(entry, Mapping)
+                and {"key", "seed", "states"} <= set(entry)
+                and isinstance(entry["key"], list)
+                and all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in entry["key"])
+                for entry in part["streams"].values()
+            )
+        )
+        if not whole:
+            raise refusal(f"part {place} of the random states to join is damaged: {shown(part)}")
+    return found
 
 
 def load_states(
@@ -102,27 +126,27 @@ def load_states(
     stream), ranks without a state, unknown format, policy or stream.  Then the tracker is as it was.
     """
     streams = list(streams)
-    _check_format(saved, policy)
+    check_format(saved, policy)
     done: list[str] = []
     fresh: dict[str, bool] = {}
     for stream in streams:
         entry = saved["streams"].get(stream.name)
         if entry is None:
-            raise _refusal(f"the checkpoint has no stream {shown(stream.name)}; it has {', '.join(saved['streams'])}")
+            raise refusal(f"the checkpoint has no stream {shown(stream.name)}; it has {', '.join(saved['streams'])}")
         check_key(stream, entry["axes"])
         _check_no_extra_axes(stream, entry["axes"], saved)
-        without = _without_state(stream, entry)
+        count, without = _without_state(stream, entry)
         if without and policy == "error":
-            raise _refusal(
-                f"{_ranks(without)} have no saved state of {shown(stream.name)}: the layout grew.  Name a policy:"
-                f" {' or '.join(POLICIES[1:])}",
+            raise refusal(
+                f"{_ranks(without, count)} have no saved state of {shown(stream.name)}: the layout grew."
+                f"  Name a policy: {' or '.join(POLICIES[1:])}",
                 ranks=without,
             )
-        fresh[stream.name] = policy == "reset-all" or rank in without
+        fresh[stream.name] = policy == "reset-all" or _found(stream, rank, entry) is None
         if policy == "reset-all":
             done.append(f"{stream.name}: every rank seeded anew")
         elif without:
-            done.append(f"{stream.name}: {_ranks(without)} seeded anew, the others restored")
+            done.append(f"{stream.name}: {_ranks(without, count)} seeded anew, the others restored")
         else:
             done.append(f"{stream.name}: every rank restored")
     _install(saved, tracker, streams, rank, fresh)
@@ -148,97 +172,34 @@ ranks 1, 2, 3 would restore another rank's stream
     )
     if lacking:
         right = mesh.select(**dict.fromkeys(lacking, 0))
-        wrong = [rank for rank in mesh.select() if rank not in right]
-        raise _refusal(
+        wrong = list(islice((rank for rank in mesh.select() if rank not in right), _MOST_RANKS))
+        raise refusal(
             f"states of {shown(stream.name)} are keyed by {', '.join(saved_axes) or 'nothing'}, but the stream"
-            f" depends on {', '.join(lacking)} as well: {_ranks(wrong)} would restore another rank's stream",
+            f" depends on {', '.join(lacking)} as well: {_ranks(wrong, mesh.world_size - len(right))} would restore"
+            " another rank's stream",
             axes=lacking,
             ranks=wrong,
         )
 
 
-def write_states(saved: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Store a checkpoint as JSON, or compressed where `path` ends in `.npz`; whole or not at all, and no pickle."""
-    path = os.fspath(path)
-    draft = f"{path}.part-{os.getpid()}"
-    text = json.dumps(saved, separators=(",", ":"))
-    try:
-        if path.endswith(".npz"):
-            import numpy
-
-            with open(draft, "wb") as file:
-                numpy.savez_compressed(file, rankatlas=numpy.frombuffer(text.encode(), dtype=numpy.uint8))
-        else:
-            with open(draft, "w", encoding="utf-8") as text_file:
-                text_file.write(text)
-        os.replace(draft, path)
-    finally:
-        if os.path.exists(draft):
-            os.unlink(draft)
-
-
-def read_states(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The checkpoint of `write_states`.  Raises RandomStateError when the file holds none."""
-    path = os.fspath(path)
-    try:
-        if path.endswith(".npz"):
-            import numpy
-
-            with open(path, "rb") as archive, numpy.load(archive, allow_pickle=False) as stored:
-                text = stored["rankatlas"].tobytes().decode()
-        else:
-            with open(path, encoding="utf-8") as file:
-                text = file.read()
-        saved = json.loads(text)
-    except Exception as error:  # a damaged archive fails in a dozen ways
-        raise _refusal(f"{shown(path)} holds no random states: {error}") from None
-    _check_format(saved, POLICIES[0])
-    return dict(saved)
-
-
-def _check_format(saved: object, policy: str) -> None:
-    fields = saved if isinstance(saved, Mapping) else {}
-    if (fields.get("format"), fields.get("version")) != (FORMAT, VERSION):
-        raise _refusal(f"this is no {FORMAT} of version {VERSION}")
-    streams = fields.get("streams")
-    whole = (
-        isinstance(streams, Mapping)
-        and isinstance(fields.get("backends"), list)
-        and all(isinstance(entry, Mapping) and _is_whole(entry) for entry in streams.values())
-    )
-    if not whole:
-        raise _refusal("this checkpoint of random states is damaged: its streams are not whole")
-    if policy not in POLICIES:
-        raise _refusal(f"policy is one of {', '.join(POLICIES)}, not {shown(policy)}")
-
-
-def _is_whole(entry: Mapping[str, Any]) -> bool:
-    axes, states = entry.get("axes"), entry.get("states")
-    return (
-        isinstance(axes, list)
-        and all(isinstance(axis, str) for axis in axes)
-        and isinstance(states, Mapping)
-        and all(isinstance(kept, Mapping) and {"seed", "states"} <= set(kept) for kept in states.values())
-    )
-
-
 def _check_no_extra_axes(stream: Stream, saved_axes: list[str], saved: Mapping[str, Any]) -> None:
     """Refuse states that differ along an axis along which the stream is the same now: which one counts is not known."""
-    before = Mesh.from_dict(saved.get("mesh", {}))
-    extra = [axis for axis in saved_axes if axis not in stream.differ and before.size(axis) > 1]
+    before = Mesh.from_dict(saved["mesh"])
+    sizes = dict(zip(before.axes, before.sizes))
+    extra = [axis for axis in saved_axes if axis not in stream.differ and sizes.get(axis, 1) > 1]
     if extra:
-        raise _refusal(
+        raise refusal(
             f"states of {shown(stream.name)} were saved one per place along {', '.join(extra)}, along which the stream"
             " is the same here: which of them to take is not said",
             axes=tuple(extra),
         )
 
 
-def _without_state(stream: Stream, entry: Mapping[str, Any]) -> list[int]:
-    """The ranks whose coordinates have no saved state."""
+def _without_state(stream: Stream, entry: Mapping[str, Any]) -> tuple[int, list[int]]:
+    """How many ranks have no saved state, and the first of them.  Cost: O(different states)."""
     groups = stream.mesh.groups(*stream.same)
     lost = [group for group in groups if _found(stream, group.ranks[0], entry) is None]
-    return sorted(rank for group in lost for rank in group)
+    return len(lost) * groups.size, sorted(islice(chain.from_iterable(lost), _MOST_RANKS))
 
 
 def _found(stream: Stream, rank: int, entry: Mapping[str, Any]) -> Any:
@@ -255,20 +216,20 @@ def _install(
     seeds = {name: kept[name].seed(rank) if fresh[name] else restored[name]["seed"] for name in kept}
     states = {name: entry["states"] for name, entry in restored.items()}
     # Tried on a tracker of its own first, so that a checkpoint that does not fit leaves this one as it was.
-    for receiver in (RngStateTracker(tracker.keepers), tracker):
-        receiver.restart(seeds)
-        if states:
-            receiver.load_packed(states, saved["backends"])
+    try:
+        for receiver in (RngStateTracker(tracker.keepers), tracker):
+            receiver.restart(seeds)
+            if states:
+                receiver.load_packed(states, saved["backends"])
+    except InputError as error:
+        raise refusal(f"this checkpoint of random states cannot be taken: {error}") from None
 
 
 def _text(key: Iterable[Iterable[Any]]) -> str:
     return ",".join(f"{axis}={place}" for axis, place in key)
 
 
-def _ranks(ranks: list[int]) -> str:
-    shown = ", ".join(map(str, ranks[:_SHOWN])) + (f", ... ({len(ranks)} in all)" if len(ranks) > _SHOWN else "")
-    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
-
-
-def _refusal(message: str, axes: tuple[str, ...] = (), ranks: list[int] | None = None) -> RandomStateError:
-    return RandomStateError(message, axes=axes, ranks=ranks or [])
+def _ranks(ranks: list[int], count: int | None = None) -> str:
+    count = len(ranks) if count is None else count
+    listed = ", ".join(map(str, ranks[:_SHOWN])) + (f", ... ({count} in all)" if count > _SHOWN else "")
+    return f"rank {listed}" if count == 1 else f"ranks {listed}"

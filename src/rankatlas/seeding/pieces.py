@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
-from rankatlas.core.border import as_int
+from rankatlas.core.border import as_int, in_order
 from rankatlas.errors import DuplicateAxisError, InputError, shown
 from rankatlas.seeding.plan import Stream
+
+_MOST_ELEMENTS = 2**63 - 1
 
 Spec = Sequence[str | Sequence[str] | None]
 
@@ -30,12 +32,14 @@ class Piece:
     __slots__ = ("_begins", "_global", "count", "period", "shape", "width")
 
     def __init__(self, stream: Stream, global_shape: Sequence[int], spec: Spec, rank: int) -> None:
+        if not isinstance(stream, Stream):
+            raise InputError(f"values are drawn from a Stream, not from {shown(stream)}; see SeedPlan.stream")
         mesh = stream.mesh
         places = mesh.coordinate(rank)
-        if not isinstance(global_shape, Iterable):
-            raise InputError(f"global_shape is a sequence of sizes, not {shown(global_shape)}")
-        sizes = [as_int(size, "a size of global_shape") for size in global_shape]
-        entries = [] if isinstance(spec, str) or not isinstance(spec, Iterable) else list(spec)
+        sizes = [as_int(size, "a size of global_shape") for size in in_order(global_shape, "global_shape")]
+        if prod(sizes) > _MOST_ELEMENTS or max(sizes, default=0) > _MOST_ELEMENTS:
+            raise InputError(f"an array of {shown(tuple(sizes))} has more elements than 64 bits can number")
+        entries = list(in_order(spec, "spec"))
         named = all(entry is None or isinstance(entry, (str, list, tuple)) for entry in entries)
         if min(sizes, default=0) < 0 or len(entries) != len(sizes) or not named:
             raise InputError(

@@ -223,6 +223,10 @@ class SeedPlan:
         >>> plan.table([plan.stream("dropout", same="tp", differ="dp")])[0]["first_groups"]
         [[0, 1], [2, 3]]
         """
+        streams = list(streams)
+        for stream in streams:
+            if stream.mesh != self.mesh:
+                raise SeedError(f"stream {shown(stream.name)} lies on {stream.mesh}, this plan on {self.mesh}")
         return [
             {
                 "name": stream.name,

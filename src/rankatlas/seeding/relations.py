@@ -7,8 +7,10 @@ from math import prod
 from typing import Any, NamedTuple
 
 from rankatlas.core import Mesh
+from rankatlas.core.border import as_int
 from rankatlas.core.roles import assigned
 from rankatlas.errors import InputError, SeedError
+from rankatlas.seeding.integers import as_seed
 from rankatlas.seeding.scheme import BASE, Family, all_places
 
 _SHOWN = 3
@@ -113,12 +115,12 @@ def check_relations(
     groups = mesh.groups(*sharing)
     for ranks in groups.ranges():
         first = ranks[0]
-        seed = scheme(first)
+        seed = as_int(scheme(first), "a seed")
         stream = ("", _only(mesh.coordinate(first), differing))
         told = {seed}
         streams.append((seed, stream))
         for rank in ranks[1:]:
-            other = scheme(rank)
+            other = as_int(scheme(rank), "a seed")
             if other != seed:
                 unequal.append(Unequal(first, rank, (seed, other)))
                 if other not in told:
@@ -131,14 +133,15 @@ def check_relations(
 def check_families(families: Iterable[Family], mesh: Mesh, base_seed: int = 0) -> Relations:
     """Whether every stream of every family has a seed of its own, over all places its seed depends on.
 
-    Cost: O(product of the sizes of those axes).
+        Cost: O(product of the sizes of those axes).
 
-    >>> from rankatlas.seeding.scheme import parse_scheme
-    >>> mesh = Mesh(pp=4, ep=8)
-    >>> found = check_families(parse_scheme("base+100*pp; expert=+1024+100*ep", mesh), mesh)
-    >>> expert = check_families(parse_scheme("expert=+100*pp+1024+100*ep", mesh), mesh)
-    >>> expert.wanted, expert.distinct
-    (32, 11)
+        >>> from rankatlas.seeding.integers import as_seed
+    from rankatlas.seeding.scheme import parse_scheme
+        >>> mesh = Mesh(pp=4, ep=8)
+        >>> found = check_families(parse_scheme("base+100*pp; expert=+1024+100*ep", mesh), mesh)
+        >>> expert = check_families(parse_scheme("expert=+100*pp+1024+100*ep", mesh), mesh)
+        >>> expert.wanted, expert.distinct
+        (32, 11)
     """
     families = list(families)
     wanted = sum(prod(mesh.size(axis) for axis in family.axes) for family in families)
@@ -146,7 +149,10 @@ def check_families(families: Iterable[Family], mesh: Mesh, base_seed: int = 0) -
         most = f"{_MOST_STREAMS:,}"
         raise InputError(f"{wanted:,} streams are too many to compare; {most} are the most: take smaller axes")
     streams = [
-        (family.seed(places), (family.name, _only(places, family.axes)))
+        (
+            as_seed(family.seed(places), f"the seed of {family.name or 'the scheme'}"),
+            (family.name, _only(places, family.axes)),
+        )
         for family in families
         for places in all_places(mesh, family.axes, base_seed)
     ]

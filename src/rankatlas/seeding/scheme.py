@@ -53,7 +53,8 @@ def parse_scheme(text: str, mesh: Mesh) -> list[Family]:
         raise SchemeError(f"{mesh} has an axis called 'base', which is the base seed here", text=text, position=0)
     families: list[Family] = []
     begin = 0
-    for part in text.split(";"):
+    whole = text.rstrip()[:-1] if text.rstrip().endswith(";") else text
+    for part in whole.split(";"):
         end = begin + len(part)
         name, equals, _ = part.partition("=")
         start = begin + len(name) + 1 if equals else begin

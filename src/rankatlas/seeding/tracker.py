@@ -44,6 +44,7 @@ class RngStateTracker:
         # The names entered and not yet left, outermost first; what was current outside them waits in _outside.
         self._entered: list[str] = []
         self._outside: tuple[Any, ...] = ()
+        self._loaded: str | None = None  # the stream whose state is current, None outside and while one is loading
 
     @property
     def keepers(self) -> tuple[KeepsRandomState, ...]:
@@ -111,18 +112,14 @@ class RngStateTracker:
         self._known(name)
         self._park()
         self._entered.append(name)
-        self._load(self._states[name])
+        self._loaded = None
         try:
+            self._load(self._states[name])
+            self._loaded = name
             yield
         finally:
-            self._park()
-            self._entered.pop()
-            outer = self._entered[-1] if self._entered else None
-            # A stream that was reset meanwhile has no state to go back to: draws go on from where they are.
-            if outer is None:
-                self._load(self._outside)
-            elif outer in self._states:
-                self._load(self._states[outer])
+            # Also where loading failed half-way: then what is current is nobody's, and is not kept.
+            self._leave()
 
     def fork(self, name: str = "model-parallel-rng") -> Any:
         """`rng_state` under the name Megatron's programs use."""
@@ -170,15 +167,16 @@ class RngStateTracker:
         Raises SeedError when the data is not of this format or of other backends.
         """
         fields = data if isinstance(data, dict) else {}
-        if (fields.get("format"), fields.get("version")) != ("rankatlas.rng", 1):
+        version = fields.get("version")
+        if fields.get("format") != "rankatlas.rng" or type(version) is not int or version != 1:
             raise SeedError("this is no state of an RngStateTracker, or of another version")
         try:
             packed = {name: stream["states"] for name, stream in fields["streams"].items()}
             seeds = {name: as_seed(stream["seed"]) for name, stream in fields["streams"].items()}
         except (KeyError, TypeError, AttributeError) as error:
             raise SeedError(f"these states are damaged: {error!r}") from None
-        if len(set(seeds.values())) < len(seeds):
-            raise SeedError("these states are damaged: two streams have one seed")
+        if len(set(seeds.values())) < len(seeds) or not all(isinstance(name, str) and name for name in seeds):
+            raise SeedError("these states are damaged: two streams have one seed, or a stream has no name")
         loaded = self._unpacked(packed, fields.get("backends"))
         self._seeds, self._states = seeds, {}
         self._resume(loaded)
@@ -222,6 +220,18 @@ class RngStateTracker:
         self._states.update(loaded)
         if self._entered and self._entered[-1] in loaded:
             self._load(loaded[self._entered[-1]])
+
+    def _leave(self) -> None:
+        name = self._entered.pop()
+        if name in self._states and self._loaded == name:
+            self._states[name] = self._save()
+        outer = self._entered[-1] if self._entered else None
+        # A stream that was reset meanwhile has no state to go back to: draws go on from where they are.
+        if outer is None:
+            self._load(self._outside)
+        elif outer in self._states:
+            self._load(self._states[outer])
+        self._loaded = outer
 
     def _known(self, name: str) -> None:
         if name not in self._states:

@@ -9,6 +9,7 @@ from rankatlas.core import Mesh, Ranks
 from rankatlas.core.border import in_order
 from rankatlas.core.sizes import checked_size, resolve
 from rankatlas.errors import ArgumentsError, InputError, shown
+from rankatlas.topology.argument_names import warn_of_near_misses
 from rankatlas.topology.group_info import DataRanks, GroupInfo, ListToBe
 from rankatlas.topology.training_args import AXES, ORDERS, read_arguments
 
@@ -98,12 +99,14 @@ class Topology:
         GPT-3.  Cost: O(1).
 
         Raises ArgumentsError (a contradiction, another release's names, an axis five names cannot hold),
-        WorldSizeError, SizeError, RankError.
+        WorldSizeError, SizeError, RankError.  Warns (UserWarning) about a key of a mapping that is nearly the name of
+        an argument and sets nothing.
 
         >>> args = {"tensor_parallel_degree": 2, "pipeline_parallel_degree": 2, "sharding": "stage1"}
         >>> print(Topology.from_args(args, rank=5, world_size=16).mesh)
         dp=1 pp=2 sharding=4 sep=1 mp=2
         """
+        warn_of_near_misses(args, release)
         settled = read_arguments(args, world_size, release=release, auto_parallel=auto_parallel, gpt3=gpt3)
         degrees = {f"{axis}_degree": degree for axis, degree in settled.degrees.items()}
         return cls(rank, world_size, **degrees, order=settled.order)

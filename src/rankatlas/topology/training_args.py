@@ -40,9 +40,17 @@ TRAINER_ORDERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "sharding_first": ("dp", "sharding", "pp", "sep", "mp"),
     }
 )
+# The auto-parallel trainer's meaning, when it builds the groups that communicate: sep before mp, unlike the scripts.
+AUTO_TRAINER_ORDERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "pp_first": ("pp", "dp", "sharding", "sep", "mp"),
+        "sharding_first": ("dp", "sharding", "pp", "sep", "mp"),
+    }
+)
 DEFAULT_ORDER: Mapping[str, str] = MappingProxyType(
     {"paddlenlp-2.8": "pp_first", "paddleformers-1.2": "sharding_first"}
 )
+RELEASES = tuple(DEFAULT_ORDER)
 
 _STAGES = ("stage1", "stage2", "stage3")
 # What `sharding` is where the arguments do not say.
@@ -85,6 +93,11 @@ _EXPERT_KEYS = (
     "expert_tensor_parallel_degree",
     "expert_tensor_model_parallel_size",
 )
+# What says something about the layout and is no degree.
+_WORDS = ("sharding", "hybrid_parallel_topo_order", "use_expert_parallel", "enable_auto_parallel")
+_WORDS_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"paddlenlp-2.8": _WORDS, "paddleformers-1.2": (*_WORDS, "reorder_pipeline_priority")}
+)
 
 
 def read_arguments(
@@ -99,14 +112,84 @@ def read_arguments(
     >>> settled.degrees, settled.order, settled.origins["dp"]
     ({'dp': 2, 'pp': 2, 'sharding': 1, 'mp': 2, 'sep': 1}, ('dp', 'pp', 'sharding', 'sep', 'mp'), 'inferred')
     """
+    settled = _settled(args, world_size, release, auto_parallel)
+    if not auto_parallel:
+        return settled
+    # The scripts give Topology no sharding axis: it lies inside dp there.
+    dp, sharding = settled.degrees["dp"], settled.degrees["sharding"]
+    degrees = {**settled.degrees, "dp": max(dp, sharding) if gpt3 else dp * sharding, "sharding": 1}
+    return Settled(degrees, settled.order, settled.origins)
+
+
+def read_auto_parallel(args: object, world_size: int, *, release: str = "paddlenlp-2.8") -> Settled:
+    """The degrees and order from which the auto-parallel trainer builds its groups, data and sharding degree apart.
+
+    There is no sharding axis in them: dp holds data degree × sharding degree ranks.  Unlike the scripts' order, which
+    `read_arguments(auto_parallel=True)` gives, this one has sep before mp.  Cost and errors as `read_arguments`.
+
+    >>> settled = read_auto_parallel({"sharding": "stage1", "mp_degree": 2}, 8)
+    >>> settled.degrees["dp"], settled.degrees["sharding"], settled.order
+    (1, 4, ('pp', 'dp', 'sharding', 'sep', 'mp'))
+    """
+    settled = _settled(args, world_size, release, auto_parallel=True)
+    order = AUTO_TRAINER_ORDERS[_order_name(args, release, auto_parallel=True)]
+    return Settled(settled.degrees, order, settled.origins)
+
+
+def implied_world_size(args: object, *, release: str = "paddlenlp-2.8") -> int | None:
+    """The number of ranks that arguments imply, None where an axis is left to take what a world leaves.
+
+    Cost: O(1).  Raises as `read_arguments`.
+
+    >>> implied_world_size({"dp_degree": 2, "mp_degree": 4}), implied_world_size({"mp_degree": 4})
+    (8, None)
+    """
+    _check(args, release)
+    degrees, _ = _given(args, release)
+    if _open_axis(args, release, degrees) is not None:
+        return None
+    context = degrees.pop("cp", 1)
+    if flag(args, "enable_auto_parallel") and context > 1:
+        degrees["sep"] = context
+    product = 1
+    for degree in degrees.values():
+        product *= degree
+    return product
+
+
+def flag(args: object, name: str) -> bool:
+    """A setting that is on or off: a bool, 0 or 1, or text "true" or "false" in any case; not given is off.
+
+    Raises ArgumentsError for anything else.
+
+    >>> flag({"use_expert_parallel": "True"}, "use_expert_parallel")
+    True
+    """
+    value = _get(args, name)
+    if value is None:
+        return False
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    if type(value).__name__ in ("bool", "bool_", "int") and value in (0, 1):  # numpy has bools of its own
+        return bool(value)
+    raise ArgumentsError(f"{name} is true or false, not {shown(value)}", names=(name,))
+
+
+def _check(args: object, release: str) -> None:
+    """Raise ArgumentsError unless `args` can hold arguments of `release`, and of no other one."""
     if release not in _LONG:
         raise ArgumentsError(f"release must be one of {', '.join(_LONG)}; got {shown(release)}", names=("release",))
     if args is None or isinstance(args, (str, bytes, int, float, list, tuple)):
         raise ArgumentsError(
             f"training arguments are a mapping or an object that has them, not {shown(args)}", names=()
         )
-    world_size = checked_size("world_size", world_size, label="world_size")
     _refuse_other_release(args, release)
+
+
+def _settled(args: object, world_size: int, release: str, auto_parallel: bool) -> Settled:
+    """The degrees with data and sharding apart, in the order that `read_arguments` promises."""
+    _check(args, release)
+    world_size = checked_size("world_size", world_size, label="world_size")
     degrees, origins = _given(args, release)
     choice = _order_name(args, release, auto_parallel)
     context = degrees.pop("cp", None) or 1
@@ -118,7 +201,7 @@ def read_arguments(
     else:
         _refuse_context_and_experts(args, context, origins)
         order = TRAINER_ORDERS[choice]
-        if _get(args, "use_expert_parallel") is True:
+        if flag(args, "use_expert_parallel"):
             order = _expert_order(args, release, order)
     unset = _open_axis(args, release, degrees)
     if unset == "sharding" and degrees.get("dp", 1) > 1:
@@ -131,10 +214,6 @@ def read_arguments(
     settled = resolve(sizes, world_size, origins=origins)
     for axis in AXES:
         origins.setdefault(axis, "inferred" if axis == unset else "not set")
-    if auto_parallel:
-        # The scripts give Topology no sharding axis: it lies inside dp there.
-        data = max(settled["dp"], settled["sharding"]) if gpt3 else settled["dp"] * settled["sharding"]
-        settled.update(dp=data, sharding=1)
     return Settled(settled, order, {axis: origins[axis] for axis in AXES})
 
 
@@ -207,7 +286,7 @@ def _expert_order(args: object, release: str, order: tuple[str, ...]) -> tuple[s
     """PaddleNLP moves dp inside the experts' way; PaddleFormers does so only when asked to reorder."""
     if release == "paddlenlp-2.8":
         return (*order[1:-1], "dp", "mp")
-    if _get(args, "reorder_pipeline_priority") is True:
+    if flag(args, "reorder_pipeline_priority"):
         return ("sharding", "pp", "sep", "dp", "mp")
     return order
 
@@ -219,7 +298,8 @@ def _refuse_other_release(args: object, release: str) -> None:
         found = tuple(key for key in keys.values() if _get(args, key) is not None)
         if found:
             raise ArgumentsError(
-                f"{', '.join(found)} belong to {other}, whose default order differs: pass release={shown(other)}",
+                f"{', '.join(found)} belong to {other}, whose default order differs: pass release={shown(other)}"
+                f" (on the command line --from {other})",
                 names=found,
             )
 
@@ -249,3 +329,12 @@ def known_keys(release: str) -> tuple[str, ...]:
     """
     short = [key for keys in _SHORT.values() for key in keys]
     return (*_LONG[release].values(), *short, *_EXPERT_KEYS)
+
+
+def layout_keys(release: str) -> tuple[str, ...]:
+    """Every key of `release` that concerns the layout: `known_keys`, and what says order, sharding and experts.
+
+    >>> "sharding" in layout_keys("paddlenlp-2.8"), "seed" in layout_keys("paddlenlp-2.8")
+    (True, False)
+    """
+    return (*known_keys(release), *_WORDS_OF[release])

@@ -1,0 +1,121 @@
+"""What the text of a file holds: settings, a list, notation on one line or several."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rankatlas.errors import RankatlasError, SourceError, shown
+
+READ = (
+    "what is read: notation such as 'pp=4 dp=2 tp=8', stored layouts and records of rankatlas,"
+    " training arguments of PaddleNLP 2.8 (tensor_parallel_degree, mp_degree …)"
+    " and PaddleFormers 1.2 (tensor_model_parallel_size …)"
+)
+_MOST_KEYS = 8  # keys of a file that a message lists
+_MOST_TEXT = 1 << 16  # characters of a file that may be notation
+
+_COMMENT = re.compile(r"(^|\s)#.*")
+_CHART = re.compile(r"^\s*\w+\s*:")
+_ITEM = re.compile(r"^[A-Za-z_]\w*=\S*$")
+_SIZE = re.compile(r"=(\d+|\?|-1)$")
+
+
+def notation_in(text: str) -> str | None:
+    """The notation that the text of a file is, on one line, or None where it is something else.
+
+    Comments (`# …`) are left out; charts may stand on lines of their own.  Cost: O(text).
+
+    >>> notation_in("dp=2  # outer\\ntp=4"), notation_in("mp_degree: 2 # a=b"), notation_in("a: dp=2\\nb: ep=2")
+    ('dp=2 tp=4', None, 'a: dp=2; b: ep=2')
+    """
+    if len(text) > _MOST_TEXT or text.lstrip().startswith(("{", "[")):
+        return None
+    joined = ""
+    for line in text.splitlines():
+        part = _COMMENT.sub("", line).strip()
+        if part:
+            between = "; " if _CHART.match(part) and not joined.endswith(";") else " "
+            joined = f"{joined}{between}{part}" if joined else part
+    words: list[str] = []
+    for chart in joined.split(";"):
+        name, colon, body = chart.rpartition(":")
+        if colon and name.strip() == "shared":
+            continue
+        if colon and not name.strip().isidentifier():
+            return None
+        words += body.split()
+    if words and all(map(_ITEM.match, words)) and any(map(_SIZE.search, words)):
+        return joined
+    return None
+
+
+def parse(text: str, source: str) -> Any:
+    """The JSON or YAML in `text`, each key of a mapping a str that stands once.  Raises SourceError."""
+    if not text.startswith(("{", "[")):
+        return _yaml(text, source)
+    try:
+        return json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, source))
+    except RecursionError:
+        raise SourceError(f"{shown(source)} is nested too deeply", source=source) from None
+    except ValueError as error:
+        if isinstance(error, RankatlasError):
+            raise
+        raise SourceError(f"{shown(source)} is not valid JSON: {error}", source=source) from None
+
+
+def settings(content: Any, source: str) -> Mapping[str, Any]:
+    """`content` where it is a mapping of settings.  Raises SourceError, which says what it is and what is read."""
+    if isinstance(content, Mapping):
+        return {key if isinstance(key, str) else shown(key): value for key, value in content.items()}
+    if content is None:
+        raise SourceError(f"{shown(source)} is empty\n{READ}", source=source)
+    what = {"str": "text that is no notation", "list": "a list"}.get(type(content).__name__, f"only {shown(content)}")
+    held = f": {shown(content)}" if isinstance(content, str) else ""
+    raise SourceError(f"{shown(source)} holds {what}, not a mapping of settings{held}\n{READ}", source=source)
+
+
+def keys_in(content: Mapping[str, Any]) -> str:
+    """The top-level keys of a file, for a message.
+
+    >>> keys_in({"optimizer": {}, "fp16": {}})
+    "its keys are 'optimizer', 'fp16'"
+    """
+    if not content:
+        return "it has no keys"
+    listed = ", ".join(shown(key) for key, _ in zip(content, range(_MOST_KEYS)))
+    return f"its keys are {listed}" + (f", … ({len(content)} keys)" if len(content) > _MOST_KEYS else "")
+
+
+def _yaml(text: str, source: str) -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            _unique([(key.value, None) for key, _ in node.value], source)
+            return super().construct_mapping(node, deep)
+
+    try:
+        for token in yaml.scan(text, Loader=Loader):
+            # Aliases and merges could blow a small file up; no launch configuration needs them.
+            if isinstance(token, yaml.AliasToken) or (isinstance(token, yaml.ScalarToken) and token.value == "<<"):
+                raise SourceError(f"{shown(source)} uses YAML aliases or merges, which are not read", source=source)
+        return yaml.load(text, Loader=Loader)
+    except RankatlasError:
+        raise
+    except Exception as error:  # tagged values fail inside the reader in many ways
+        detail = " ".join(str(error).split())[:200] or type(error).__name__
+        raise SourceError(
+            f"{shown(source)} is neither notation, JSON nor YAML: {detail}\n{READ}", source=source
+        ) from None
+
+
+def _unique(pairs: list[tuple[Any, Any]], source: str) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for key, value in pairs:
+        if str(key) in found:
+            raise SourceError(f"{shown(source)} sets {shown(key)} twice", source=source)
+        found[str(key)] = value
+    return found
