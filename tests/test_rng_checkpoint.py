@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import brute
 from rankatlas import Mesh
-from rankatlas.errors import InputError, RandomStateError
+from rankatlas.errors import InputError, RandomStateError, SourceError
 from rankatlas.seeding import RngStateTracker, SeedPlan
 from rankatlas.seeding.checkpoint import (
     check_key,
@@ -387,8 +387,16 @@ def test_an_npz_is_smaller_and_holds_no_pickle(tmp_path):
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     write_states({"format": "old"}, path)
-    with pytest.raises(TypeError):
-        write_states({"format": object()}, path)
+    for bad in (object(), float("nan"), {1, 2}):
+        with refused(RandomStateError, "no plain data"):
+            write_states({"format": bad}, path)
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    write_states({"format": "old"}, link)
+    assert link.is_symlink()
+    link.unlink()
+    with refused(SourceError, "absent"):
+        write_states({"format": "old"}, tmp_path / "absent" / "a.json")
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("no room")))
     for name in ("a.json", "b.npz"):
         with pytest.raises(OSError, match="no room"):

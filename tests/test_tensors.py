@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import brute
 from rankatlas import Atlas, Mesh
-from rankatlas.errors import AxisError, (
+from rankatlas.errors import (
+    AxisError,
     DuplicateAxisError,
     InputError,
     PartialTensorError,

@@ -54,7 +54,8 @@ def pipeline_axis(mesh: Mesh) -> str | None:
     >>> pipeline_axis(Mesh(pipe=2, data=2)), pipeline_axis(Mesh(dp=2))
     ('pipe', None)
     """
-    return next((axis for axis in PIPELINE_AXES if axis in mesh.axes), None)
+    there = [axis for axis in PIPELINE_AXES if axis in mesh.axes]
+    return next((axis for axis in there if mesh.size(axis) > 1), there[0] if there else None)
 
 
 def sequence_axes(mesh: Mesh) -> tuple[str, ...]:
@@ -85,25 +86,33 @@ def data_rank(mesh: Mesh, rank: int) -> tuple[int, int]:
 def stage_neighbours(mesh: Mesh, rank: int) -> tuple[int | None, int | None]:
     """The ranks before and after `rank` in its pipeline, None at the ends.  Cost: O(axes).
 
-    Raises CoordinateError when the mesh has no pp axis.
+    Raises CoordinateError when the mesh has no pipeline axis.
 
     >>> stage_neighbours(Mesh(pp=3, tp=2), 3)
     (1, 5)
     """
-    if PIPELINE_AXIS not in mesh.axes:
-        raise CoordinateError(f"{mesh} has no pipeline axis {PIPELINE_AXIS!r}", missing=(PIPELINE_AXIS,))
-    place, stride = mesh.coordinate(rank)[PIPELINE_AXIS], mesh.stride(PIPELINE_AXIS)
-    last = mesh.size(PIPELINE_AXIS) - 1
+    axis = _pipeline(mesh)
+    place, stride = mesh.coordinate(rank)[axis], mesh.stride(axis)
+    last = mesh.size(axis) - 1
     return (rank - stride if place else None), (rank + stride if place < last else None)
 
 
 def end_pairs(mesh: Mesh) -> Iterator[tuple[int, int]]:
     """First- and last-stage rank of every pipeline, for tied embeddings.  Cost: O(1) each.
 
+    Raises CoordinateError when the mesh has no pipeline axis.
+
     >>> list(end_pairs(Mesh(pp=4, tp=2)))
     [(0, 6), (1, 7)]
     """
-    return ((ranks[0], ranks[-1]) for ranks in mesh.groups(PIPELINE_AXIS).ranges())
+    return ((ranks[0], ranks[-1]) for ranks in mesh.groups(_pipeline(mesh)).ranges())
+
+
+def _pipeline(mesh: Mesh) -> str:
+    axis = pipeline_axis(mesh)
+    if axis is None:
+        raise CoordinateError(f"{mesh} has no pipeline axis {' or '.join(PIPELINE_AXES)}", missing=PIPELINE_AXES[:1])
+    return axis
 
 
 class Purpose:
@@ -146,13 +155,14 @@ def purposes(mesh: Mesh, shown: int = 3) -> list[Purpose]:
             found.append(_over(mesh, "data and sequence", "sum loss and gradients", data + sequence, shown))
     if model:
         found.append(_over(mesh, "model replica", "share one data rank, hold one model", model, shown))
-    if PIPELINE_AXIS in mesh.axes and mesh.size(PIPELINE_AXIS) > 1:
-        stages = mesh.size(PIPELINE_AXIS)
+    pipeline = pipeline_axis(mesh)
+    if pipeline is not None and mesh.size(pipeline) > 1:
+        stages = mesh.size(pipeline)
         pairs = [pair for pair, _ in zip(end_pairs(mesh), range(shown))]
         count = mesh.world_size // stages
-        found.append(Purpose("first and last stage", "tie embeddings", (PIPELINE_AXIS,), count, 2, [*pairs]))
-        ranks = [mesh.select(**{PIPELINE_AXIS: stage}) for stage in range(min(stages, shown))]
-        rest = tuple(axis for axis in mesh.axes if axis != PIPELINE_AXIS)
+        found.append(Purpose("first and last stage", "tie embeddings", (pipeline,), count, 2, [*pairs]))
+        ranks = [mesh.select(**{pipeline: stage}) for stage in range(min(stages, shown))]
+        rest = tuple(axis for axis in mesh.axes if axis != pipeline)
         found.append(Purpose("stage", "hold the same layers", rest, stages, mesh.world_size // stages, [*ranks]))
     return found
 

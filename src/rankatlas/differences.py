@@ -51,7 +51,14 @@ class Changes:
             "first_rank": [self.first.first_rank, self.second.first_rank],
             "same": self.same,
             "different": [
-                {"axis": axis, "group": found.group, "first": _listed(found.first), "second": _listed(found.second)}
+                {
+                    "axis": axis,
+                    "group": found.group,
+                    "first": _listed(found.first),
+                    "second": _listed(found.second),
+                    "size": [self.first.size(axis), self.second.size(axis)],
+                    "stride": [self.first.stride(axis), self.second.stride(axis)],
+                }
                 for axis, found in self.different
             ],
             "only_first": self.only_first,

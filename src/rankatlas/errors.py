@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 8000  # characters of a message
-_SHOWN = 80  # characters of a value in it
+_SHOWN = 160  # characters of a value in it
 _MOST_BITS = 256  # of an integer that is written out
 
 
