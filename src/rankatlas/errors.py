@@ -278,6 +278,16 @@ class JobError(RankatlasError, RuntimeError):
     """Something about the running job: none is initialised, or another one uses the same store."""
 
 
+class LaunchError(JobError):
+    """What launchers said about this process is missing, damaged or contradictory.
+
+    `about` is what it concerns ("rank", "world_size", ...) or None; `sources` are launchers → variables → values.
+    """
+
+    about: str | None
+    sources: dict[str, dict[str, str]]
+
+
 class LayoutMismatch(JobError):
     """Ranks are about to build different layouts.
 

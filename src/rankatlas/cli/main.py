@@ -13,9 +13,11 @@ from typing import Any
 import click
 
 from rankatlas import __version__
+from rankatlas.cli.streams import leave_pipe, prepare_streams
 from rankatlas.errors import NotationError, RankatlasError, SchemeError, shown
 
 _MOST_ERROR_LINES = 5
+_LONGEST_ERROR_LINE = 400
 
 # Verb → the module that holds it and the line `--help` shows: nothing is imported before it is asked for.
 VERBS = MappingProxyType(
@@ -59,6 +61,8 @@ class Verbs(click.Group):
         if name not in VERBS and not name.startswith("-"):
             near = get_close_matches(name, VERBS, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
+            if "=" in name or os.path.exists(name):  # a layout where the verb should be
+                hint = f" Did you mean: rankatlas show {shown(name)}?"
             raise click.UsageError(f"no command {shown(name)}; the commands are {', '.join(VERBS)}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -68,7 +72,7 @@ class Verbs(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            _leave_pipe()
+            leave_pipe()
             ctx.exit(0)
         return result
 
@@ -89,10 +93,7 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
-    _open_closed_streams()
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal without arrows still gets an answer
-            stream.reconfigure(errors="replace")
+    prepare_streams()
     sys.exit(_run(arguments))
 
 
@@ -116,7 +117,7 @@ def _run(arguments: list[str] | None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        _leave_pipe()
+        leave_pipe()
         return 0
     except MemoryError:
         return _complain("this needs more memory than there is; ask for fewer ranks (--ranks 0-15)")
@@ -132,24 +133,7 @@ def _run(arguments: list[str] | None) -> int:
         )
 
 
-def _open_closed_streams() -> None:
-    """Give a process that was started with closed standard streams the empty device in their place."""
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull, encoding="utf-8")
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")
-
-
 def _complain(message: str) -> int:
-    lines = message.splitlines()[:_MOST_ERROR_LINES]
-    print(f"rankatlas: {lines[0]}", *lines[1:], sep="\n", file=sys.stderr)
+    lines = [line if len(line) <= _LONGEST_ERROR_LINE else f"{line[:_LONGEST_ERROR_LINE]}…" for line in message.splitlines()]
+    print(f"rankatlas: {lines[0]}", *lines[1:_MOST_ERROR_LINES], sep="\n", file=sys.stderr)
     return 2
-
-
-def _leave_pipe() -> None:
-    """Point standard output at nothing, so that the interpreter's last flush does not complain."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.close(devnull)

@@ -24,22 +24,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rankatlas.errors import JobError
+from rankatlas.errors import LaunchError
 
 _NUMBERS = ("rank", "world_size", "local_rank", "local_world_size", "node", "node_count", "second_rank")
 _TABLE = "RANK_TABLE_FILE"
 RankTable = str | os.PathLike[str] | Mapping[str, Any]  # a path, or what is in the file
 _LAST_STEP = 0xFFFFFFF0  # SLURM_MAX_NORMAL_STEP_ID; above it are batch, interactive and extern steps
-
-
-class LaunchError(JobError):
-    """What launchers said about this process is missing, damaged or contradictory.
-
-    `about` is what it concerns ("rank", "world_size", ...) or None; `sources` are launchers → variables → values.
-    """
-
-    about: str | None
-    sources: dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh, parse_layout
-from rankatlas.errors import JobError, RankSilent, shown
+from rankatlas.errors import LaunchError, RankSilent
 from rankatlas.live.jobs import Store, current_job, identity
+from rankatlas.live.launch import Launch
 from rankatlas.records.check import check_record
 from rankatlas.records.kinds import sort_kinds
 from rankatlas.records.record import LayoutRecord, made_of
+from rankatlas.whole_file import whole_file
 
 _PREFIX = "rankatlas/record"
 
@@ -96,22 +98,13 @@ def _gather(
 
 def _local_rank() -> int | None:
     """The local rank the launcher gave, where it gave one."""
-    for name in ("LOCAL_RANK", "PADDLE_RANK_IN_NODE", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"):
-        text = os.environ.get(name, "")
-        if text.isdigit():
-            return int(text)
-    return None
+    try:
+        return Launch.detect().local_rank
+    except LaunchError:
+        return None  # a job may be started by hand; the record is none the worse
 
 
 def _write(made: LayoutRecord, path: str) -> None:
-    draft = f"{path}.part-{os.getpid()}"
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            json.dump(made.to_dict(), file)
-            file.write("\n")
-        os.replace(draft, path)
-    except OSError as error:
-        raise JobError(f"the record could not be written to {shown(path)}: {error.strerror}") from None
-    finally:
-        if os.path.exists(draft):
-            os.unlink(draft)
+    with whole_file(path) as file:
+        json.dump(made.to_dict(), file)
+        file.write("\n")

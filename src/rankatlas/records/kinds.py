@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
@@ -21,19 +22,28 @@ _DESCRIPTIONS = (
     (r"^EXPERT_DATA_PARALLEL_GROUP(_GLOO)?$", "edp"),
     (r"^mesh_([A-Za-z_][A-Za-z0-9_]*)$", r"\1"),
     (r"^(data|dp)_parallel(_group)?$", "dp"),
+    (r"^context_parallel$", "cp"),
+    (r"^expert_parallel$", "ep"),
+    (r"^moe_sharding_parallel$", "moe_sharding"),
     (r"^(model|mp)_parallel(_group)?$", "mp"),
     (r"^(pipe|pp)_parallel(_group)?$", "pp"),
     (r"^sharding_parallel(_group)?$", "sharding"),
     (r"^sep_parallel(_group)?$", "sep"),
 )
+_NAMELESS = "group without a name"
+ALONE = "each rank alone"  # what groups of one rank are
 _MOST_AXES = 10  # 2^10 sets of axes are tried; no layout has more axes of size > 1
+
+
+_Place = tuple[int, int]
+_Views = dict[tuple[int, ...], set[int]]  # members as somebody saw them → who saw them so
 
 
 class Kind:
     """All groups of one description: `groups` in order of first rank, members in the order their process group has.
 
-    `axes` is what they are in a layout ("tp", "dp+cp", "expert.ep", "first and last stage of pp", "world"), None where
-    no set of axes matches; `disagreements` are ranks that see other members than the rest of their group does.
+    `axes` is what they are in a layout ("tp", "dp+cp", "expert.ep", "first and last stage of pp", "world", "each rank
+    alone"), None where no set of axes matches; `disagreements` are ranks that see other members than the rest of their group does.
     """
 
     __slots__ = ("axes", "description", "disagreements", "groups")
@@ -64,33 +74,48 @@ class Kind:
 
 
 def sort_kinds(seen: Mapping[int, Iterable[Mapping[str, Any]]]) -> list[Kind]:
-    """Kinds from what every rank saw: rank → its groups, each a `description` and `ranks`.
+    """Kinds from what every rank saw: rank → its groups, each a `description`, `ranks`, and maybe a `number`.
 
-    Descriptions that say nothing ("", "undefined") are told apart by their place among such groups of a rank.
+    The number counts the groups of the job, by which groups that say the same of themselves, or nothing, are told
+    apart: a kind ends where a rank would be in it twice.  Without numbers the place among a rank's own groups counts.
 
     >>> sort_kinds({0: [{"description": "tp", "ranks": [0, 1]}], 1: [{"description": "tp", "ranks": [0, 1]}]})
     [Kind('tp', 1 groups, axes=None)]
     """
-    members: dict[str, dict[tuple[int, ...], set[int]]] = {}
+    views: dict[str, dict[_Place, _Views]] = {}
     for rank in sorted(seen):
-        nameless = 0
-        times: dict[str, int] = {}
+        unnumbered: Counter[str] = Counter()
         for group in seen[rank]:
             description = str(group["description"])
-            if description in ("", "undefined"):
-                nameless += 1
-                description = f"group without a name, number {nameless}"
-            times[description] = times.get(description, 0) + 1
-            if times[description] > 1:
-                description = f"{description}, number {times[description]}"
-            members.setdefault(description, {}).setdefault(tuple(group["ranks"]), set()).add(rank)
-    return [_kind(description, groups) for description, groups in members.items()]
+            description = _NAMELESS if description in ("", "undefined") else description
+            number = group.get("number")
+            # Groups without a number stand behind those that have one, all first ones of a rank at one place.
+            place: _Place = (0, number) if isinstance(number, int) else (1, unnumbered[description])
+            unnumbered[description] += place[0]
+            found = views.setdefault(description, {}).setdefault(place, {})
+            found.setdefault(tuple(group["ranks"]), set()).add(rank)
+    return [kind for description, places in views.items() for kind in _kinds(description, places)]
 
 
-def _kind(description: str, groups: dict[tuple[int, ...], set[int]]) -> Kind:
+def _kinds(description: str, places: dict[_Place, _Views]) -> Iterator[Kind]:
+    """The kinds of one description: in order of creation, cut where a rank would come again."""
+    families: list[tuple[_Views, set[int]]] = []
+    for place in sorted(places):
+        members = {rank for ranks in places[place] for rank in ranks}
+        if not families or members & families[-1][1]:
+            families.append(({}, set()))
+        for ranks, viewers in places[place].items():
+            families[-1][0].setdefault(ranks, set()).update(viewers)
+        families[-1][1].update(members)
+    for number, (views, _) in enumerate(families, 1):
+        numbered = number > 1 or description == _NAMELESS
+        yield _kind(f"{description}, number {number}" if numbered else description, views)
+
+
+def _kind(description: str, groups: _Views) -> Kind:
     """One kind; a rank whose view of its group not all of its members share disagrees."""
     ordered = sorted(groups, key=lambda ranks: (min(ranks, default=-1), ranks))
-    odd = sorted(rank for ranks, viewers in groups.items() for rank in viewers if viewers != set(ranks))
+    odd = sorted({rank for ranks, viewers in groups.items() for rank in viewers if viewers != set(ranks)})
     return Kind(description, [list(ranks) for ranks in ordered], disagreements=odd)
 
 
@@ -115,13 +140,15 @@ def known_groups(layout: Mesh | Atlas) -> dict[tuple[tuple[int, ...], ...], list
     """Groups → their names in the layout: every set of axes (small ones first), the world, the ends of pipelines.
 
     >>> known_groups(Mesh(dp=2, tp=1))
-    {((0, 1),): ['world', 'dp']}
+    {((0, 1),): ['world', 'dp'], ((0,), (1,)): ['each rank alone', 'tp']}
     """
     charts = {"": layout} if isinstance(layout, Mesh) else layout.charts
     found: dict[tuple[tuple[int, ...], ...], list[str]] = {}
     for mesh in charts.values():
         everyone = tuple(range(mesh.first_rank, mesh.first_rank + mesh.world_size))
         found.setdefault((everyone,), ["world"])
+        alone = found.setdefault(tuple((rank,) for rank in everyone), [ALONE])
+        alone += [axis for axis in mesh.axes if mesh.size(axis) == 1 and axis not in alone]
     for chart, mesh in charts.items():
         shared = layout.shared if isinstance(layout, Atlas) else mesh.axes
         axes = [axis for axis in mesh.axes if mesh.size(axis) > 1][:_MOST_AXES]

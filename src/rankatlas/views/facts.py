@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
 from rankatlas.core import Atlas, Group, Mesh, Ranks
-from rankatlas.derived import data_axes, data_rank, groups_of, model_axes, purposes, stage_neighbours
+from rankatlas.derived import (
+    data_axes,
+    data_rank,
+    groups_of,
+    model_axes,
+    pipeline_axis,
+    purposes,
+    stage_neighbours,
+    unknown_axes,
+)
+from rankatlas.errors import AtlasError, InputError
 from rankatlas.job import Job
 
-_MOST_MEMBERS = 1024  # members of one group that are listed; the size tells the rest
+MOST_MEMBERS = 1024  # members of one group that are listed; the size tells the rest
+_MOST_SEARCHED = 10**6  # ranks that are looked up one by one
 
 
 def listed(ranks: Iterable[int]) -> list[int]:
@@ -19,7 +30,18 @@ def listed(ranks: Iterable[int]) -> list[int]:
     >>> listed(range(3))
     [0, 1, 2]
     """
-    return list(islice(ranks, _MOST_MEMBERS))
+    return list(islice(ranks, MOST_MEMBERS))
+
+
+def plain(value: object) -> list[int]:
+    """What stands in the facts for a lazy sequence of ranks when they leave as JSON (its `default`).
+
+    >>> plain(Mesh(dp=4).group("dp", rank=0).ranks)
+    [0, 1, 2, 3]
+    """
+    if isinstance(value, (Ranks, range)):
+        return listed(value)
+    raise TypeError(f"{type(value).__name__} is no plain data")
 
 
 def layout_facts(job: Job, shown: int = 3) -> dict[str, Any]:
@@ -83,11 +105,12 @@ def mesh_facts(mesh: Mesh, shown: int = 3) -> dict[str, Any]:
             }
             for purpose in purposes(mesh, shown)
         ],
+        "unknown_roles": list(unknown_axes(mesh)),
     }
 
 
 def rank_facts(job: Job, rank: int) -> dict[str, Any]:
-    """Everything `where` says about one rank, chart by chart.  Cost: O(axes), members listed up to 1,024.
+    """Everything `where` says about one rank, chart by chart, members as lazy sequences.  Cost: O(axes).
 
     Raises RankError.
     """
@@ -120,7 +143,7 @@ def _neighbours(job: Job, facts: dict[str, Any]) -> dict[str, str]:
         for group in told["groups"]:
             if len(group["axes"]) == 1 and group["size"] > 1:
                 name = f"{chart}.{group['name']}" if chart else group["name"]
-                others = [other for other in group["ranks"] if other != facts["rank"]]
+                others = [other for other in listed(group["ranks"]) if other != facts["rank"]]
                 hosts = dict.fromkeys(str(job.places[other]["host"]) for other in others if other in job.places)
                 found[name] = ", ".join(hosts)
     return found
@@ -132,9 +155,10 @@ def _in_mesh(mesh: Mesh, rank: int) -> dict[str, Any]:
         "coordinate": dict(mesh.coordinate(rank)),
         "groups": [_group(name, mesh, group) for name, group in groups_of(mesh, rank)],
     }
-    if "pp" in mesh.axes:
+    pipeline = pipeline_axis(mesh)
+    if pipeline is not None:
         before, after = stage_neighbours(mesh, rank)
-        stage, stages = facts["coordinate"]["pp"], mesh.size("pp")
+        stage, stages = facts["coordinate"][pipeline], mesh.size(pipeline)
         facts["pipeline"] = {"stage": stage, "stages": stages, "previous": before, "next": after}
     data = data_axes(mesh)
     if data:
@@ -145,12 +169,13 @@ def _in_mesh(mesh: Mesh, rank: int) -> dict[str, Any]:
             "data_rank": place,
             "data_size": size,
             "group_rank": readers.group_rank,
-            "other_batches": listed(readers),
+            "other_batches": readers.ranks,
         }
         model = model_axes(mesh)
         if model:
             same = mesh.group(*model, rank=rank)
-            facts["data"].update(same_batch_axes=list(model), same_batch=listed(same), same_batch_size=same.size)
+            facts["data"].update(same_batch_axes=list(model), same_batch=same.ranks, same_batch_size=same.size)
+    facts["unknown_roles"] = list(unknown_axes(mesh))
     return facts
 
 
@@ -162,17 +187,41 @@ def _group(name: str, mesh: Mesh, group: Group) -> dict[str, Any]:
         "groups": mesh.world_size // group.size,
         "group_rank": group.group_rank,
         "size": group.size,
-        "ranks": listed(group),
+        "ranks": group.ranks,
     }
 
 
-def matching_ranks(layout: Mesh | Atlas, coordinate: dict[str, int]) -> Ranks:
-    """The ranks at a partial coordinate whose axes may be addressed as in an atlas.
+def matching_ranks(layout: Mesh | Atlas, coordinate: dict[str, int]) -> Sequence[int]:
+    """The ranks at a partial coordinate whose axes may be addressed as in an atlas, also those of several charts.
+
+    Cost: O(axes), with axes of several charts O(ranks of the smallest part).  Raises InputError where those are too
+    many, and the errors of `Mesh.select` and `Atlas.resolve`.
 
     >>> matching_ranks(Mesh(pp=2, tp=2), {"pp": 1})
     [2, 3]
+    >>> matching_ranks(Atlas(dense=Mesh(dp=4, tp=2), expert=Mesh(edp=2, ep=4)), {"tp": 1, "ep": 3})
+    [3, 7]
     """
     if isinstance(layout, Mesh):
         return layout.select(**coordinate)
-    mesh, names = layout.resolve(*coordinate)
-    return mesh.select(**dict(zip(names, coordinate.values())))
+    try:
+        mesh, names = layout.resolve(*coordinate)
+        return mesh.select(**dict(zip(names, coordinate.values())))
+    except AtlasError:
+        return _in_all_charts(layout, coordinate)
+
+
+def _in_all_charts(atlas: Atlas, coordinate: dict[str, int]) -> list[int]:
+    """The ranks that stand at every place, each in the chart its axis belongs to."""
+    places: dict[Mesh, dict[str, int]] = {}
+    for axis, place in coordinate.items():
+        mesh, (name,) = atlas.resolve(axis)
+        places.setdefault(mesh, {})[name] = place
+    parts = [mesh.select(**chosen) for mesh, chosen in places.items()]
+    smallest = min(parts, key=len)
+    if len(smallest) > _MOST_SEARCHED:
+        raise InputError(
+            f"these places are of several charts, and {len(smallest):,} ranks would have to be looked at one by one;"
+            f" at most {_MOST_SEARCHED:,} are: name more places of one chart"
+        )
+    return [rank for rank in smallest if all(rank in part for part in parts)]

@@ -1,11 +1,14 @@
-"""The rank table as lines, one rank or one group at a time, so that a million of them need no memory."""
+"""The rank table as lines, one rank or one member of a group at a time, so that a million of them need no memory."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
 
-from rankatlas.core import Atlas, Mesh
+from rankatlas.core import Atlas, Groups, Mesh
+from rankatlas.errors import InputError
+
+_MOST_MEMBERS = 10**7  # of one group that stand on one line, which is made in memory
 
 
 def rank_lines(layout: Mesh | Atlas, ranks: Iterable[int], format: str) -> Iterator[str]:
@@ -22,19 +25,37 @@ def rank_lines(layout: Mesh | Atlas, ranks: Iterable[int], format: str) -> Itera
 
 
 def group_lines(layout: Mesh | Atlas, axes: tuple[str, ...], format: str) -> Iterator[str]:
-    """One line per group over `axes`, in "jsonl" or "csv" (ranks separated by blanks).  Cost: O(size) per line.
+    """The groups over `axes`: in "csv" one line per member, in "jsonl" one line per group.
+
+    Cost: O(1) memory in "csv", O(size) in "jsonl".  Raises InputError where a group is too large for one line, and
+    the errors of `groups`.
 
     >>> list(group_lines(Mesh(dp=2, tp=2), ("tp",), "csv"))
-    ['index,ranks', '0,0 1', '1,2 3']
+    ['index,group_rank,rank', '0,0,0', '0,1,1', '1,0,2', '1,1,3']
+    >>> list(group_lines(Mesh(dp=2, tp=2), ("tp",), "jsonl"))[1]
+    '{"axes": ["tp"], "index": 1, "ranks": [2, 3]}'
     """
-    ranges = layout.groups(*axes).ranges()
+    groups = layout.groups(*axes)
     if format == "csv":
-        yield "index,ranks"
-        for index, ranks in enumerate(ranges):
-            yield f"{index},{' '.join(map(str, ranks))}"
-    else:
-        for index, ranks in enumerate(ranges):
-            yield json.dumps({"axes": list(axes), "index": index, "ranks": list(ranks)})
+        return _members_csv(groups)
+    if groups.size > _MOST_MEMBERS:
+        raise InputError(
+            f"a group over {'+'.join(axes)} has {groups.size:,} ranks, and a line of jsonl holds a whole group, at most"
+            f" {_MOST_MEMBERS:,}; --format csv writes one line per member"
+        )
+    return _groups_jsonl(groups, axes)
+
+
+def _members_csv(groups: Groups) -> Iterator[str]:
+    yield "index,group_rank,rank"
+    for index, ranks in enumerate(groups.ranges()):
+        for place, rank in enumerate(ranks):
+            yield f"{index},{place},{rank}"
+
+
+def _groups_jsonl(groups: Groups, axes: tuple[str, ...]) -> Iterator[str]:
+    for index, ranks in enumerate(groups.ranges()):
+        yield json.dumps({"axes": list(axes), "index": index, "ranks": list(ranks)})
 
 
 def _mesh_jsonl(mesh: Mesh, ranks: Iterable[int]) -> Iterator[str]:

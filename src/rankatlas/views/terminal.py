@@ -1,34 +1,22 @@
-"""The tables of `show`, drawn with rich: boxes and colour on a terminal, plain and unbroken lines elsewhere."""
+"""The tables of `show`: on a terminal fitted to its width and with colour, elsewhere plain and unbroken lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from io import StringIO
 from typing import IO, Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, JustifyMethod
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
-from rankatlas.views.text import members, order_words
+from rankatlas.views.text import cut, first_groups, members, no_role, order_words
 
 _WIDE = 120  # columns of a terminal that has room for words in the table
-_SHORT = 8  # members of a group that a column of a table shows
-_PIPE_WIDTH = 10_000  # a pipe has no edge; wrapped lines would break what reads it
+_ELASTIC = ("first groups", "members")  # the columns that are cut where there is no room: what is before them counts
+_ROOM = 20  # columns such a one should have, if the gaps can be made smaller for it
 
 
-@contextmanager
-def console(file: IO[str]) -> Iterator[Console]:
-    """A console that writes to `file`: it respects NO_COLOR, and never wraps or pads what is no terminal."""
-    out = Console(file=file, highlight=False)
-    if out.is_terminal:
-        yield out
-        return
-    page = StringIO()
-    yield Console(file=page, highlight=False, width=_PIPE_WIDTH)
-    file.writelines(line.rstrip() + "\n" for line in page.getvalue().splitlines())
+def console(file: IO[str]) -> Console:
+    """A console that writes to `file` and respects NO_COLOR."""
+    return Console(file=file, highlight=False)
 
 
 def print_layout(facts: dict[str, Any], out: Console) -> None:
@@ -38,6 +26,8 @@ def print_layout(facts: dict[str, Any], out: Console) -> None:
     _line(out, facts["notation"], "bold")
     ranks = f"ranks {first} to {last}" if "charts" not in facts else "charts may overlap"
     _line(out, f"{facts['world_size']:,} ranks ({ranks}), fingerprint {facts['fingerprint'][:16]}")
+    for note in facts["notes"]:
+        _line(out, f"note: {note}", "yellow")
     if "charts" not in facts:
         _print_mesh(facts, out)
     for name, chart in facts.get("charts", {}).items():
@@ -51,51 +41,43 @@ def print_layout(facts: dict[str, Any], out: Console) -> None:
         rows = [[fact["name"], str(fact["value"]), fact["origin"]] for fact in facts["given"]]
         _print_table(out, ["axis", "size", "where it came from"], rows)
     if "hosts" in facts:
-        _line(out, f"recorded on {len(facts['hosts'])} host(s)")
-        rows = [[host, str(len(ranks)), members(ranks, len(ranks))] for host, ranks in facts["hosts"].items()]
-        _print_table(out, ["host", "ranks", "members"], rows)
-        rows = [
-            [kind["description"], kind["axes"] or "-", f"{kind['groups']:,}", _kind_groups(kind)]
-            for kind in facts["kinds"]
-        ]
-        _print_table(out, ["groups made", "are", "groups", "first groups"], rows)
-    for note in facts["notes"]:
-        _line(out, f"note: {note}", "yellow")
+        _print_places(facts, out)
 
 
-def _kind_groups(kind: dict[str, Any]) -> str:
-    return _first(kind["first_groups"], kind["groups"], max(map(len, kind["first_groups"]), default=0))
+def _print_places(facts: dict[str, Any], out: Console) -> None:
+    _line(out, f"recorded on {len(facts['hosts'])} host(s)")
+    rows = [[host, str(len(ranks)), members(ranks)] for host, ranks in facts["hosts"].items()]
+    _print_table(out, ["host", "ranks", "members"], rows)
+    rows = [
+        [kind["description"], kind["axes"] or "-", f"{kind['groups']:,}", _first(kind)] for kind in facts["kinds"]
+    ]
+    _print_table(out, ["groups made", "are", "groups", "first groups"], rows)
 
 
 def _print_mesh(facts: dict[str, Any], out: Console) -> None:
     _line(out, order_words(facts["order"]))
     rows = [
-        [
-            axis["axis"],
-            str(axis["size"]),
-            str(axis["stride"]),
-            f"{axis['groups']:,}",
-            str(axis["size"]),
-            _first(axis["first_groups"], axis["groups"], axis["size"]),
-        ]
+        [axis["axis"], str(axis["size"]), str(axis["stride"]), f"{axis['groups']:,}", str(axis["size"]), _first(axis)]
         for axis in facts["axes"]
     ]
     _print_table(out, ["axis", "size", "stride", "groups", "group size", "first groups"], rows)
-    wide = out.width >= _WIDE
+    meant = not out.is_terminal or out.width >= _WIDE
     rows = [
         [
             group["name"],
-            *([group["meaning"]] if wide else []),
+            *([group["meaning"]] if meant else []),
             "+".join(group["axes"]),
             f"{group['groups']:,}",
             str(group["size"]),
-            _first(group["first_groups"], group["groups"], group["size"]),
+            _first(group),
         ]
         for group in facts["derived"]
     ]
     if rows:
-        meaning = ["its members"] if wide else []
+        meaning = ["its members"] if meant else []
         _print_table(out, ["derived", *meaning, "over", "groups", "group size", "first groups"], rows)
+    if facts["unknown_roles"]:
+        _line(out, no_role(facts["unknown_roles"]))
 
 
 def print_ranks(columns: list[str], rows: list[list[str]], left_out: int, out: Console) -> None:
@@ -105,34 +87,52 @@ def print_ranks(columns: list[str], rows: list[list[str]], left_out: int, out: C
         _line(out, f"{left_out:,} more ranks; --ranks 0-15 chooses, --format jsonl writes them all")
 
 
-def print_groups(axes: str, page: list[tuple[int, list[int], int]], left_out: int, out: Console) -> None:
-    """A page of the groups along some axes: (index, members, size)."""
-    rows = [[str(index), members(ranks, size)] for index, ranks, size in page]
-    _print_table(out, [axes, "members"], rows)
+def print_groups(facts: dict[str, Any], out: Console) -> None:
+    """A page of the groups along some axes, how many it does not show, and whether their members are all there."""
+    rows = [[str(index), members(ranks)] for index, ranks in enumerate(facts["page"])]
+    whole = _print_table(out, ["+".join(facts["axes"]), "members"], rows)
+    left_out = facts["count"] - len(rows)
     if left_out > 0:
         _line(out, f"{left_out:,} more groups; --format jsonl writes them all")
+    if "…" in rows[0][1] or not whole:
+        _line(out, f"not all {facts['size']:,} members of a group are shown; --format csv writes them all")
 
 
-def _first(groups: list[list[int]], count: int, size: int) -> str:
-    """The first groups on one line: three short ones, or the beginning of one long one."""
-    if size <= _SHORT:
-        return " ".join(map(str, groups)) + (" ..." if count > len(groups) else "")
-    return f"[{', '.join(map(str, groups[0][:_SHORT]))}, ...]" + (" ..." if count > 1 else "")
+def _first(groups: dict[str, Any]) -> str:
+    return first_groups(groups["first_groups"], groups["groups"])
 
 
-def _print_table(out: Console, columns: list[str], rows: list[list[str]]) -> None:
-    """A table whose last column alone is cut on a narrow terminal: the counts before it say what is missing."""
-    grid = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for place, column in enumerate(columns):
-        cells = [row[place] for row in rows]
-        number = all(cell.replace(",", "").isdigit() for cell in cells)
-        width = None if column in ("first groups", "members") else max(map(len, [column, *cells]))
-        justify: JustifyMethod = "right" if number else "left"
-        grid.add_column(Text(column), justify=justify, no_wrap=True, overflow="ellipsis", min_width=width)
-    for row in rows:
-        grid.add_row(*map(Text, row))
-    out.print(grid)
+def _print_table(out: Console, columns: list[str], rows: list[list[str]]) -> bool:
+    """A table, its columns lined up; whether all of it had room.
+
+    On a terminal the last column is cut if it lists ranks, and then the gaps become smaller; names and counts stay.
+    """
+    widths = [max(map(len, [column, *(row[place] for row in rows)])) for place, column in enumerate(columns)]
+    numbers = [all(row[place].replace(",", "").isdigit() for row in rows) for place in range(len(columns))]
+    gap, wanted = 3, widths[-1]
+    if out.is_terminal:
+        firm = sum(widths[:-1])
+        rooms = {gap: out.width - firm - gap * (len(columns) - 1) for gap in (3, 2, 1)}
+        needed = min(wanted, _ROOM) if columns[-1] in _ELASTIC else wanted
+        gap = next((gap for gap, room in rooms.items() if room >= needed), 1)
+        if columns[-1] in _ELASTIC:
+            widths[-1] = min(wanted, max(1, rooms[gap]))
+    for place, row in enumerate([columns, *rows]):
+        cells = [
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip([*row[:-1], cut(row[-1], widths[-1])], widths, numbers)
+        ]
+        _whole_line(out, (" " * gap).join(cells).rstrip(), "bold" if place == 0 else "")
+        if place == 0:
+            _whole_line(out, "─" * (sum(widths) + gap * (len(widths) - 1)))
+    return widths[-1] == wanted
+
+
+def _whole_line(out: Console, text: str, style: str = "") -> None:
+    """A line that rich neither wraps nor cuts."""
+    out.print(Text(text, style=style), soft_wrap=True)
 
 
 def _line(out: Console, text: str, style: str = "") -> None:
-    out.print(Text(text, style=style))
+    """A line that a terminal may wrap between words."""
+    out.print(Text(text, style=style), soft_wrap=not out.is_terminal)

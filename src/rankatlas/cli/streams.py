@@ -1,0 +1,45 @@
+"""Standard streams as they come: closed, a pipe nobody reads, or an encoding that has no arrows."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+from types import MappingProxyType
+
+# What is printed instead where an encoding lacks a character.
+_STAND_INS = MappingProxyType({"→": "->", "─": "-", "·": "*", "×": "x", "…": "...", "−": "-", "–": "-"})
+
+
+def prepare_streams() -> None:
+    """Make the standard streams ones that can be written to, whatever the process was started with."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+    codecs.register_error("rankatlas", stand_ins)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="rankatlas")
+
+
+def stand_ins(error: UnicodeError) -> tuple[str, int]:
+    """A handler for `codecs.register_error`: ASCII in the place of what cannot be encoded.
+
+    >>> codecs.register_error("rankatlas", stand_ins)
+    >>> "outer → inner …".encode("ascii", "rankatlas")
+    b'outer -> inner ...'
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    return "".join(_STAND_INS.get(char, "?") for char in lost), error.end
+
+
+def leave_pipe() -> None:
+    """Point standard output at nothing, so that the interpreter's last flush does not complain."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
