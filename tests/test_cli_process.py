@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import pty
+import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -85,7 +89,7 @@ def test_an_existing_file_keeps_its_mode_and_its_link(tmp_path):
 def test_a_terminal_without_arrows_gets_an_answer(verb):
     answer = run(*verb, "pp=2", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
     assert answer.returncode == 0
-    assert "outer ? inner" in answer.stdout
+    assert "outer -> inner" in answer.stdout
 
 
 def everything_on(controller: int) -> bytes:
@@ -116,6 +120,62 @@ def test_colour_only_on_a_terminal_that_wants_it(no_color):
     assert process.wait(timeout=60) == 0
     assert b"odd_degree=3 is not understood" in shown
     assert (b"\x1b[33m" in shown) is not no_color
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("more", [[], ["--axis", "tp,cp"], ["-n", "262144"]])
+def test_names_and_counts_stay_on_a_narrow_terminal(width, more):
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    command = [*COMMAND, "show", "pp=16 dp=512 cp=4 tp=8", *more]
+    process = subprocess.Popen(command, stdout=terminal, stderr=terminal, env={**env, "TERM": "xterm", "NO_COLOR": "1"})
+    os.close(terminal)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", everything_on(controller).decode()).replace("\r", "").splitlines()
+    assert process.wait(timeout=60) == 0
+    assert max(map(len, lines)) <= width
+    starts = {line.split()[0]: line for line in reversed(lines) if line and not line.startswith("note")}
+    assert starts["dp"].split()[1:5] == ["512", "32", "512", "512"]
+    assert "first and last stage" in "\n".join(lines)
+    assert " ".join(starts["model"].split()[:5]) == "model replica pp+cp+tp 512 512" or width >= 120
+    for line in lines:
+        if line.endswith("…"):
+            assert line.endswith((" …", ",…")), line  # never inside a number
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_an_encoding_without_arrows_gets_stand_ins(encoding):
+    how = {"env": {**os.environ, "PYTHONIOENCODING": encoding}, "encoding": encoding}
+    out = run("show", "pp=2 dp=64", **how).stdout
+    assert "outer -> inner" in out
+    assert "-----" in out
+    assert "7, ...]" in out
+    assert "?" not in out
+    where = run("where", "1", "dp=2 sharding=2", **how).stdout
+    assert "outer -> inner" in where
+    assert ("(dp*sharding" if encoding == "ascii" else "(dp·sharding") in where
+    assert "must be a positive integer" in run("show", "dp=\u03b1", **how).stderr
+
+
+def test_pipes_and_process_substitution_are_sources():
+    for command in (
+        "show <(echo dp=8) --format csv",
+        "show /dev/stdin --format csv <<< dp=8",
+        "show - --format csv <<< dp=8",
+    ):
+        answer = subprocess.run(
+            ["bash", "-c", f"{sys.executable} -m rankatlas {command}"], capture_output=True, text=True, timeout=60
+        )
+        assert (answer.returncode, answer.stdout.splitlines()[0]) == (0, "rank,dp"), answer.stderr
+
+
+def test_a_group_of_any_size_is_written_in_constant_memory():
+    limited = (
+        f"ulimit -v 2000000; {sys.executable} -m rankatlas show dp=1099511627776 --axis dp --format csv | head -n 3"
+    )
+    answer = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=60)
+    assert answer.stdout.splitlines() == ["index,group_rank,rank", "0,0,0", "0,1,1"]
+    assert answer.stderr == ""
 
 
 def test_progress_is_shown_on_a_terminal_only(tmp_path):

@@ -41,7 +41,7 @@ def test_the_streams_of_a_layout(run):
     rows = {line.split()[0]: line for line in lines[3:]}
     assert list(rows) == ["global_seed", "local_seed", "random_seed"]
     assert rows["global_seed"].split()[1:5] == ["tp", "pp+dp", "4", "2"]
-    assert rows["global_seed"].endswith("[0, 1] [2, 3] [4, 5] ...")
+    assert rows["global_seed"].endswith("[0, 1] [2, 3] [4, 5] …")
     assert rows["random_seed"].endswith("[0, 1, 2, 3] [4, 5, 6, 7]")
 
 
@@ -149,6 +149,13 @@ def test_what_else_is_refused(run):
     assert "LAYOUT" in run(code=2)
     run("nowhere.json", code=2)
     run("dp=2", "-n", "3", code=2)
+
+
+def test_a_scheme_that_makes_giant_seeds_is_refused(run):
+    giant = "*".join(["9" * 20] * 300)
+    for scheme in (f"base+{giant}+0*dp", f"{giant}-{giant}*dp*0"):
+        for more in ((), ("--json",)):
+            assert "defect" not in run("dp=2", "--scheme", scheme, *more, code=2)
 
 
 def test_a_scheme_with_more_streams_than_can_be_walked_is_refused(run):

@@ -10,6 +10,23 @@ from paddle.distributed import collective
 
 from rankatlas.errors import JobError
 
+# What the communicate group has a group for → its attribute; its getters are not there for every axis.
+_FLEET = {
+    "data_parallel": "_dp_comm_group",
+    "model_parallel": "_mp_comm_group",
+    "pipe_parallel": "_pp_comm_group",
+    "sharding_parallel": "_sharding_comm_group",
+    "sep_parallel": "_sep_comm_group",
+    "context_parallel": "_cp_comm_group",
+    "expert_parallel": "_ep_comm_group",
+    "moe_sharding_parallel": "_moe_sharding_comm_group",
+    "data_parallel_check": "_check_comm_group",
+    "sharding_parallel_check": "sharding_check_comm_group",
+    "data_sep_parallel": "_dp_sep_comm_group",
+    "pipe_model_parallel": "_pp_mp_comm_group",
+    "context_sharding_parallel": "_cp_sharding_comm_group",
+    "context_model_parallel": "_cp_mp_comm_group",
+}
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.25  # seconds between two looks
 
 
@@ -25,24 +42,24 @@ class PaddleStore:
 
     def set(self, key: str, value: bytes) -> None:
         """Publish `value` under `key`."""
-        self._store.set(key, value)
-        self._store.add(f"{key}/there", 1)
+        _asked(self._store.set, key, value)
+        _asked(self._store.add, f"{key}/there", 1)
 
     def get(self, key: str) -> bytes:
         """The value of a key that is there."""
-        return bytes(self._store.get(key))
+        return bytes(_asked(self._store.get, key))
 
     def get_all(self, keys: list[str]) -> list[bytes]:
-        """The values of keys that are all there."""
+        """The values of keys that are all there; about 0.1 s each, since the store's messages wait for each other."""
         return [self.get(key) for key in keys]
 
     def count(self, key: str) -> int:
         """Add one to the counter `key` and return what it is now."""
-        return int(self._store.add(key, 1))
+        return int(_asked(self._store.add, key, 1))
 
     def has(self, key: str) -> bool:
         """Whether `key` has been published."""
-        return int(self._store.add(f"{key}/there", 0)) > 0
+        return int(_asked(self._store.add, f"{key}/there", 0)) > 0
 
     def wait(self, keys: list[str], seconds: float) -> bool:
         """Whether all keys are published within `seconds`; looks less and less often."""
@@ -74,22 +91,25 @@ class PaddleJob:
         return None if store is None else PaddleStore(store)
 
     def groups(self) -> list[dict[str, Any]]:
-        """Every group this process is a member of: those of the live fleet group by name, then the others."""
-        found = [
-            {"description": name, "ranks": list(group.ranks)}
-            for name, group in _fleet_groups()
+        """Every group this process is a member of, in order of creation: those of fleet by name, others without."""
+        names = _fleet_names()
+        return [
+            {"description": names.get(number, ""), "ranks": list(group.ranks), "number": number}
+            for number, group in sorted(_all_groups().items())
             if self.rank in group.ranks
         ]
-        known = [tuple(one["ranks"]) for one in found]
-        for number, group in sorted(_all_groups().items()):
-            ranks = list(group.ranks)
-            if self.rank in ranks and tuple(ranks) not in known:
-                found.append({"description": "default_pg" if number == 0 else "", "ranks": ranks})
-        return found
 
     def device(self) -> str:
         """The current device."""
         return str(paddle.device.get_device())
+
+
+def _asked(ask: Any, *arguments: Any) -> Any:
+    """The store's answer; a store that is gone raises SystemError in Paddle."""
+    try:
+        return ask(*arguments)
+    except SystemError as error:
+        raise ConnectionError(str(error).strip().splitlines()[-1][:200]) from None
 
 
 def _all_groups() -> dict[int, Any]:
@@ -103,22 +123,17 @@ def _all_groups() -> dict[int, Any]:
     return found
 
 
-def _fleet_groups() -> list[tuple[str, Any]]:
-    """The axis groups of the communicate group that `fleet.init` made."""
+def _fleet_names() -> dict[int, str]:
+    """Number of a group → what the communicate group that `fleet.init` made has it for."""
     from paddle.distributed import fleet
 
     hybrid = getattr(fleet.fleet, "_hcg", None)
-    if hybrid is None:
-        return []
-    getters = {
-        "data_parallel": "get_data_parallel_group",
-        "model_parallel": "get_model_parallel_group",
-        "pipe_parallel": "get_pipe_parallel_group",
-        "sharding_parallel": "get_sharding_parallel_group",
-        "sep_parallel": "get_sep_parallel_group",
-    }
-    found = [(name, getattr(hybrid, getter)()) for name, getter in getters.items() if hasattr(hybrid, getter)]
-    return [(name, group) for name, group in found if group is not None]
+    names = {0: "default_pg"}
+    for name, attribute in _FLEET.items():
+        number = getattr(getattr(hybrid, attribute, None), "id", None)  # None where the job has no such axis
+        if number is not None:
+            names.setdefault(int(number), name)
+    return names
 
 
 def current() -> PaddleJob | None:

@@ -44,7 +44,10 @@ class TorchStore:
         """Whether all keys are published within `seconds`."""
         try:
             self._store.wait(keys, timedelta(seconds=seconds))
-        except dist.DistStoreError:
+        except RuntimeError as error:
+            # A file store says in words only that the time is over; a store that is gone is another matter.
+            if isinstance(error, dist.DistNetworkError) or "timeout" not in str(error).lower():
+                raise
             return bool(self._store.check(keys))
         return True
 
@@ -65,14 +68,18 @@ class TorchJob:
         return TorchStore(distributed_c10d._get_default_store())
 
     def groups(self) -> list[dict[str, Any]]:
-        """Every group this process is a member of, in order of creation.
+        """Every group this process is a member of, in order of creation, numbered as all ranks number them.
 
         torch keeps them in a registry that is not public; what is asked of it is checked here by name.
         """
         try:
             registry = distributed_c10d._world.pg_group_ranks
             found = [
-                {"description": str(group.group_desc), "ranks": list(dist.get_process_group_ranks(group))}
+                {
+                    "description": str(group.group_desc),
+                    "ranks": list(dist.get_process_group_ranks(group)),
+                    "number": _number(group.group_name),
+                }
                 for group in registry
                 if isinstance(group, dist.ProcessGroup)  # a group this rank is no member of leaves a number there
             ]
@@ -85,6 +92,11 @@ class TorchJob:
         if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             return f"cuda:{torch.cuda.current_device()}"
         return "cpu"
+
+
+def _number(name: str) -> int | None:
+    """The place of a group among all that were made; a group made by its members alone has a hash for a name."""
+    return int(name) if name.isdecimal() else None
 
 
 def current() -> TorchJob | None:

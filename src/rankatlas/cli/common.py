@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from rankatlas.cli.streams import say
 from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError, RankError, shown
 from rankatlas.job import Job
@@ -31,6 +32,13 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--strict`: whatever was noted about the sources counts as a finding."""
+    return click.option(
+        "--strict", is_flag=True, help="End with exit code 1 when a note says that something was not understood."
+    )(command)
+
+
 def read(words: Iterable[str], format: str | None, world_size: int | None) -> Job:
     """The job that the words of a command line describe: one file, or notation with or without quotes."""
     words = tuple(words)
@@ -40,7 +48,9 @@ def read(words: Iterable[str], format: str | None, world_size: int | None) -> Jo
     if len(words) != 1:
         given = f"{len(words)} words: {shown(' '.join(words))}" if words else "nothing"
         raise InputError(f"one LAYOUT is needed, notation such as 'pp=4 dp=2 tp=8' or a file; got {given}")
-    if format is None and _is_plain_notation(words[0]):
+    from rankatlas.dialects.sources import names_a_file
+
+    if notation and not names_a_file(words[0]):  # needs no reader of files, which is slow to load
         from rankatlas.core import parse_layout
 
         return Job(parse_layout(words[0], world_size), format="notation", source=words[0])
@@ -49,18 +59,56 @@ def read(words: Iterable[str], format: str | None, world_size: int | None) -> Jo
     return read_config(words[0], format, world_size=world_size)
 
 
-def _is_plain_notation(word: str) -> bool:
-    """Notation that needs no reader of files, which is slow to load."""
-    import os
+def tell_notes(job: Job) -> None:
+    """The notes about a job on standard error, where the answer has no place for them."""
+    for note in job.notes:
+        say(f"note: {note}", err=True)
 
-    return "=" in word and not os.path.exists(word)
+
+def leave(ctx: click.Context, jobs: Iterable[Job], strict: bool, code: int = 0) -> None:
+    """End the command: with `code`, or with 1 under --strict when anything was noted about its jobs."""
+    ctx.exit(1 if code == 0 and strict and any(job.notes for job in jobs) else code)
+
+
+def axes_given(texts: Iterable[str]) -> tuple[str, ...]:
+    """The axes of a repeatable option that may also list several: "pp", "pp+tp" or "pp,tp".  Raises InputError.
+
+    >>> axes_given(["pp,dp", "tp"])
+    ('pp', 'dp', 'tp')
+    """
+    axes = []
+    for text in texts:
+        parts = [part.strip() for part in text.replace(",", "+").split("+")]
+        if not all(parts):
+            raise InputError(f"axes are given as tp, dp+cp or dp,cp; not {shown(text)}")
+        axes += parts
+    return tuple(axes)
+
+
+def covered(layout: Mesh | Atlas) -> list[range]:
+    """The ranks that at least one chart covers, as ascending ranges with gaps between them.
+
+    >>> covered(Atlas(a=Mesh(dp=4), b=Mesh(dp=4, first_rank=2), c=Mesh(dp=2, first_rank=8)))
+    [range(0, 6), range(8, 10)]
+    """
+    charts = [layout] if isinstance(layout, Mesh) else list(layout.charts.values())
+    found: list[range] = []
+    for mesh in sorted(charts, key=lambda mesh: mesh.first_rank):
+        ranks = range(mesh.first_rank, mesh.first_rank + mesh.world_size)
+        if found and ranks.start <= found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, ranks.stop))
+        else:
+            found.append(ranks)
+    return found
 
 
 def ranks_given(text: str, layout: Mesh | Atlas) -> tuple[Iterator[int], int]:
     """The ranks of "0-15,32" (ends included) that a layout must have, and how many they are.
 
-    Raises InputError (no ranges), RankError (outside the layout).
+    Raises InputError (no ranges), RankError (a rank outside the layout, also one between its charts).
     """
+    if not text.strip():
+        raise InputError("--ranks is empty; ranks are given as 0-15 or 3,8,32-47 (ends included)")
     ranges = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -69,13 +117,23 @@ def ranks_given(text: str, layout: Mesh | Atlas) -> tuple[Iterator[int], int]:
         ranges.append(range(int(first), int(last or first) + 1))
         if not ranges[-1]:
             raise InputError(f"the ranks {part.strip()} run backwards; write {last}-{first}")
+    known = covered(layout)
     for ranks in ranges:
-        for rank in (ranks[0], ranks[-1]):
-            try:
-                layout.coordinate(rank)
-            except RankError as error:
-                raise RankError(f"--ranks {text}: {error}", **error.__dict__) from None
+        _refuse_ranks_outside(ranks, known, text, layout)
     return chain.from_iterable(ranges), sum(len(ranks) for ranks in ranges)
+
+
+def _refuse_ranks_outside(ranks: range, known: list[range], text: str, layout: Mesh | Atlas) -> None:
+    """Raise RankError at the first of `ranks` that no chart has."""
+    reached = ranks.start
+    for there in known:
+        if reached in there:
+            reached = there.stop
+    if reached < ranks.stop:
+        try:
+            layout.coordinate(reached)
+        except RankError as error:
+            raise RankError(f"--ranks {text}: {error}", **error.__dict__) from None
 
 
 def _digits(text: str) -> bool:
@@ -101,8 +159,15 @@ def coordinate_given(text: str) -> dict[str, int]:
     return places
 
 
-def print_json(facts: dict[str, Any]) -> None:
-    """Facts as indented JSON on standard output."""
+def as_json(facts: dict[str, Any]) -> str:
+    """Facts as indented JSON; of a lazy sequence of ranks the first 1,024."""
     import json
 
-    click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+    from rankatlas.views.facts import plain
+
+    return json.dumps(facts, indent=2, ensure_ascii=False, default=plain)
+
+
+def print_json(facts: dict[str, Any]) -> None:
+    """Facts as indented JSON on standard output."""
+    say(as_json(facts))

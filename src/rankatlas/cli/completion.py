@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from rankatlas.cli.streams import say
 from rankatlas.errors import InputError
 
 
@@ -17,4 +18,4 @@ def command(ctx: click.Context, shell: str) -> None:
     if found is None:
         raise InputError(f"this click knows no completion for {shell}")
     script = found(ctx.find_root().command, {}, "rankatlas", "_RANKATLAS_COMPLETE")
-    click.echo(script.source())
+    say(script.source())

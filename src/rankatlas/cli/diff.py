@@ -6,9 +6,11 @@ from typing import Any
 
 import click
 
-from rankatlas.cli.common import print_json, read, source_options
+from rankatlas.cli.common import FORMAT_NAMES, leave, print_json, read, source_options, strict_option
+from rankatlas.cli.streams import say
 from rankatlas.core import Mesh
 from rankatlas.differences import Changes, compare
+from rankatlas.errors import ArgumentsError, SourceError
 from rankatlas.job import Job
 
 _SHOWN = 8  # ranks on other hosts that are listed
@@ -21,16 +23,27 @@ _SHOWN = 8  # ranks on other hosts that are listed
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @source_options
+@click.option("--from-a", type=click.Choice(FORMAT_NAMES), help="Read A alone in this format.")
+@click.option("--from-b", type=click.Choice(FORMAT_NAMES), help="Read B alone in this format.")
+@strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def command(
-    ctx: click.Context, first: str, second: str, world_size: int | None, format: str | None, as_json: bool
+    ctx: click.Context,
+    first: str,
+    second: str,
+    world_size: int | None,
+    format: str | None,
+    from_a: str | None,
+    from_b: str | None,
+    strict: bool,
+    as_json: bool,
 ) -> None:
     """Which axes have the same groups in the layouts A and B, which differ, and from which group on.
 
     Exit code 0 when every group is the same (axes of size 1 do not count), 1 when something differs.
     """
-    jobs = read([first], format, world_size), read([second], format, world_size)
+    jobs = _read("A", first, from_a or format, world_size), _read("B", second, from_b or format, world_size)
     changes = compare(jobs[0].layout, jobs[1].layout)
     equal = all(change is not None and change.equal for change in changes.values())
     equal = equal and isinstance(jobs[0].layout, Mesh) == isinstance(jobs[1].layout, Mesh)
@@ -39,13 +52,23 @@ def command(
     if as_json:
         charts = {name: change.to_dict() if change else None for name, change in changes.items()}
         facts = {"equal": equal, "first": str(jobs[0].layout), "second": str(jobs[1].layout), "moved": moved}
+        facts["notes"] = {name: list(job.notes) for name, job in zip("AB", jobs)}
         print_json({**facts, **(charts.get("") or {"charts": charts})})
     else:
         hosts = [f"rank {one['rank']} moved from {one['first']} to {one['second']}" for one in moved[:_SHOWN]]
         hosts += [f"{len(moved) - _SHOWN} more ranks moved"] if len(moved) > _SHOWN else []
         lines = _lines(jobs, changes)
-        click.echo("\n".join([*lines, *hosts, "every group is the same" if equal else "the layouts differ"]))
-    ctx.exit(0 if equal else 1)
+        say("\n".join([*lines, *hosts, "every group is the same" if equal else "the layouts differ"]))
+    leave(ctx, jobs, strict, 0 if equal else 1)
+
+
+def _read(name: str, source: str, format: str | None, world_size: int | None) -> Job:
+    """The job of A or B; an error about formats says how to read this one alone."""
+    try:
+        return read([source], format, world_size)
+    except (ArgumentsError, SourceError) as error:
+        hint = f"\nto read {name} alone in another format: --from-{name.lower()}" if "--from" in str(error) else ""
+        raise type(error)(f"{name}: {error}{hint}", **error.__dict__) from None
 
 
 def _moved(jobs: tuple[Job, Job]) -> list[dict[str, Any]]:

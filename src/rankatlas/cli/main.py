@@ -13,11 +13,11 @@ from typing import Any
 import click
 
 from rankatlas import __version__
-from rankatlas.cli.streams import leave_pipe, prepare_streams
+from rankatlas.cli.streams import leave_pipe, prepare_streams, say
 from rankatlas.errors import NotationError, RankatlasError, SchemeError, shown
 
 _MOST_ERROR_LINES = 5
-_LONGEST_ERROR_LINE = 400
+_LONGEST_ERROR_LINE = 300
 
 # Verb → the module that holds it and the line `--help` shows: nothing is imported before it is asked for.
 VERBS = MappingProxyType(
@@ -59,7 +59,7 @@ class Verbs(click.Group):
 
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
-            near = get_close_matches(name, VERBS, n=1)
+            near = get_close_matches(name[:80], VERBS, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             if "=" in name or os.path.exists(name):  # a layout where the verb should be
                 hint = f" Did you mean: rankatlas show {shown(name)}?"
@@ -107,7 +107,7 @@ def _run(arguments: list[str] | None) -> int:
     except RankatlasError as error:
         return _complain(str(error))
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        say(error.format_message(), err=True)
         return 2
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
@@ -134,6 +134,11 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _complain(message: str) -> int:
-    lines = [line if len(line) <= _LONGEST_ERROR_LINE else f"{line[:_LONGEST_ERROR_LINE]}…" for line in message.splitlines()]
-    print(f"rankatlas: {lines[0]}", *lines[1:_MOST_ERROR_LINES], sep="\n", file=sys.stderr)
+    """Tell an error in at most five lines of bounded length."""
+    first, *rest = [_capped(line) for line in message.splitlines()[:_MOST_ERROR_LINES]] or [""]
+    print(f"rankatlas: {first}", *rest, sep="\n", file=sys.stderr)
     return 2
+
+
+def _capped(line: str) -> str:
+    return line if len(line) <= _LONGEST_ERROR_LINE else f"{line[:_LONGEST_ERROR_LINE]}…"

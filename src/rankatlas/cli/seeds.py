@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from rankatlas.cli.common import print_json, read, source_options
+from rankatlas.cli.common import print_json, read, source_options, tell_notes
+from rankatlas.cli.streams import say
 from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError
-from rankatlas.views.text import members, table
+from rankatlas.views.text import first_groups, table
 
 _PAGE = 16  # ranks of the reference scheme that are listed
 
@@ -52,7 +53,9 @@ def command(
     """
     if scheme is not None and reference:
         raise click.UsageError("--scheme and --reference exclude each other")
-    mesh = _mesh(read(words, format, world_size).layout, chart)
+    job = read(words, format, world_size)
+    mesh = _mesh(job.layout, chart)
+    tell_notes(job)
     if scheme is not None:
         _check(ctx, mesh, scheme, base, as_json)
     elif reference:
@@ -80,7 +83,7 @@ def _check(ctx: click.Context, mesh: Mesh, scheme: str, base: int, as_json: bool
     if as_json:
         print_json({"notation": str(mesh), "scheme": scheme, "base": base, **found.to_dict()})
     else:
-        click.echo("\n".join([f"{scheme} on {mesh}", *found.lines()]))
+        say("\n".join([f"{scheme} on {mesh}", *found.lines()]))
     ctx.exit(0 if found.ok else 1)
 
 
@@ -93,9 +96,9 @@ def _list_reference(mesh: Mesh, base: int, as_json: bool) -> None:
     if as_json:
         print_json({"notation": str(mesh), "base": base, "ranks": [dict(zip(names, row)) for row in rows]})
         return
-    click.echo("\n".join(table([names, *(tuple(map(str, row)) for row in rows)])))
+    say("\n".join(table([names, *(tuple(map(str, row)) for row in rows)])))
     if mesh.world_size > _PAGE:
-        click.echo(f"{mesh.world_size - _PAGE:,} more ranks")
+        say(f"{mesh.world_size - _PAGE:,} more ranks")
 
 
 def _list_streams(mesh: Mesh, base: int, preset: str, as_json: bool) -> None:
@@ -109,8 +112,7 @@ def _list_streams(mesh: Mesh, base: int, preset: str, as_json: bool) -> None:
         return
     rows = [("stream", "same along", "different along", "seeds", "ranks sharing one", "first sets")]
     for fact in facts:
-        first = " ".join(members(ranks, fact["sharing"]) for ranks in fact["first_groups"])
-        more = " ..." if fact["seeds"] > len(fact["first_groups"]) else ""
+        first = first_groups(fact["first_groups"], fact["seeds"])
         same, differ = ("+".join(fact[key]) or "-" for key in ("same", "differ"))
-        rows.append((fact["name"], same, differ, str(fact["seeds"]), str(fact["sharing"]), first + more))
-    click.echo("\n".join([f"streams of {mesh}, base seed {base}", "", *table(rows)]))
+        rows.append((fact["name"], same, differ, str(fact["seeds"]), str(fact["sharing"]), first))
+    say("\n".join([f"streams of {mesh}, base seed {base}", "", *table(rows)]))

@@ -10,12 +10,24 @@ from typing import IO, Any
 
 import click
 
-from rankatlas.cli.common import print_json, ranks_given, read, source_options
+from rankatlas.cli.common import (
+    as_json,
+    axes_given,
+    covered,
+    leave,
+    ranks_given,
+    read,
+    source_options,
+    strict_option,
+    tell_notes,
+)
 from rankatlas.cli.whole_file import whole_file
 from rankatlas.core import Atlas, Mesh
+from rankatlas.errors import InputError
 from rankatlas.job import Job
 
 _PAGE = 16  # ranks or groups on a page
+_MOST_RANKS = 10_000  # of a table or a JSON object, which are made in memory
 _CHUNK = 4096  # lines written at once
 
 
@@ -27,69 +39,73 @@ _CHUNK = 4096  # lines written at once
 @click.argument("words", nargs=-1, required=True, metavar="LAYOUT_OR_FILE")
 @source_options
 @click.option("--ranks", metavar="RANGES", help="Which ranks the table lists, such as 0-15,32 (ends included).")
-@click.option("--axis", "axes", multiple=True, metavar="AXIS", help="List the groups along this axis (repeatable).")
+@click.option("--axis", "axes", multiple=True, metavar="AXES", help="List the groups along these axes: tp, or pp+tp.")
 @click.option(
     "--format",
     "pen",
     type=click.Choice(["table", "json", "jsonl", "csv"]),
-    default="table",
-    help="table and json: a summary and a page; jsonl and csv: every rank, one line each.",
+    help="table (the default) and json: a summary and a page; jsonl and csv: every rank, one line each.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--json", "json_asked", is_flag=True, help="The same as --format json.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE, whole or not at all.")
+@strict_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     words: tuple[str, ...],
     world_size: int | None,
     format: str | None,
     ranks: str | None,
     axes: tuple[str, ...],
-    pen: str,
-    as_json: bool,
+    pen: str | None,
+    json_asked: bool,
     output: str | None,
+    strict: bool,
 ) -> None:
     """A layout: its axes, the groups people ask for, and its rank table.
 
     With --axis the groups along the axes are listed instead of ranks.
     """
-    job = read(words, format, world_size)
-    pen = "json" if as_json else pen
+    if json_asked and pen not in (None, "json"):
+        raise click.UsageError(f"--json and --format {pen} exclude each other")
     if ranks is not None and axes:
         raise click.UsageError("--ranks and --axis exclude each other: one lists ranks, the other groups")
+    if output is not None and not output.strip():
+        raise InputError("--output is empty; it names the file to write")
+    job = read(words, format, world_size)
+    pen = "json" if json_asked else pen or "table"
+    axes = axes_given(axes)
     place = whole_file(output) if output else nullcontext(sys.stdout)
     if pen in ("jsonl", "csv"):
+        tell_notes(job)
         lines, count = _lines(job.layout, ranks, axes, pen)
         with place as out:
             _stream(lines, count, out, progress=bool(output))
-        return
-    facts = _summary(job, ranks, axes)
-    with place as out:
-        if pen == "table":
-            _print(facts, job.layout, axes, out)
-        elif output:
-            import json
-
-            out.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
-        else:
-            print_json(facts)
+    else:
+        facts = _summary(job, ranks, axes)
+        with place as out:
+            if pen == "table":
+                _print(facts, job.layout, out)
+            else:
+                out.write(as_json(facts) + "\n")
+    leave(ctx, [job], strict)
 
 
 def _lines(layout: Mesh | Atlas, ranks: str | None, axes: tuple[str, ...], pen: str) -> tuple[Iterator[str], int]:
     from rankatlas.views.rows import group_lines, rank_lines
 
     if axes:
-        return group_lines(layout, axes, pen), len(layout.groups(*axes))
-    chosen, count = ranks_given(ranks, layout) if ranks else (_all_ranks(layout), layout.world_size)
+        groups = layout.groups(*axes)
+        return group_lines(layout, axes, pen), len(groups) * (groups.size if pen == "csv" else 1)
+    chosen, count = _chosen(layout, ranks)
     return rank_lines(layout, chosen, pen), count
 
 
-def _all_ranks(layout: Mesh | Atlas) -> Iterator[int]:
-    """Every rank that some chart covers, ascending, without a set of them."""
-    charts = [layout] if isinstance(layout, Mesh) else list(layout.charts.values())
-    reached = 0
-    for mesh in sorted(charts, key=lambda mesh: mesh.first_rank):
-        end = mesh.first_rank + mesh.world_size
-        yield from range(max(reached, mesh.first_rank), end)
-        reached = max(reached, end)
+def _chosen(layout: Mesh | Atlas, ranks: str | None) -> tuple[Iterator[int], int]:
+    """The ranks asked for, or all that some chart covers, and how many they are."""
+    if ranks is not None:
+        return ranks_given(ranks, layout)
+    return chain.from_iterable(covered(layout)), layout.world_size
 
 
 def _stream(lines: Iterator[str], count: int, out: IO[str], *, progress: bool) -> None:
@@ -106,23 +122,24 @@ def _stream(lines: Iterator[str], count: int, out: IO[str], *, progress: bool) -
 
 
 def _summary(job: Job, ranks: str | None, axes: tuple[str, ...]) -> dict[str, Any]:
-    from rankatlas.views.facts import layout_facts, listed
+    from rankatlas.views.facts import layout_facts
 
     facts = layout_facts(job)
     layout = job.layout
     if axes:
         groups = layout.groups(*axes)
-        facts["groups"] = {
-            "axes": list(axes),
-            "count": len(groups),
-            "size": groups.size,
-            "page": [listed(members) for members in islice(groups.ranges(), _PAGE)],
-        }
+        page = list(islice(groups.ranges(), _PAGE))
+        facts["groups"] = {"axes": list(axes), "count": len(groups), "size": groups.size, "page": page}
         return facts
-    chosen, count = ranks_given(ranks, layout) if ranks else (_all_ranks(layout), layout.world_size)
-    shown = chosen if ranks else islice(chosen, _PAGE)
-    facts["ranks"] = [{"rank": rank, "coordinate": _places(layout, rank)} for rank in shown]
-    facts["ranks_left_out"] = 0 if ranks else max(0, count - _PAGE)
+    chosen, count = _chosen(layout, ranks)
+    if ranks is not None and count > _MOST_RANKS:
+        raise InputError(
+            f"--ranks {ranks} asks for {count:,} ranks, and a table or a JSON object holds at most {_MOST_RANKS:,};"
+            " --format jsonl or csv writes any number, one line each"
+        )
+    listed = chosen if ranks is not None else islice(chosen, _PAGE)
+    facts["ranks"] = [{"rank": rank, "coordinate": _places(layout, rank)} for rank in listed]
+    facts["ranks_left_out"] = 0 if ranks is not None else max(0, count - _PAGE)
     return facts
 
 
@@ -131,19 +148,17 @@ def _places(layout: Mesh | Atlas, rank: int) -> dict[str, Any]:
     return {chart: dict(places) for chart, places in found.items()} if isinstance(found, dict) else dict(found)
 
 
-def _print(facts: dict[str, Any], layout: Mesh | Atlas, axes: tuple[str, ...], out: IO[str]) -> None:
+def _print(facts: dict[str, Any], layout: Mesh | Atlas, out: IO[str]) -> None:
     from rankatlas.views import terminal
 
-    with terminal.console(out) as console:
-        terminal.print_layout(facts, console)
-        console.print()
-        if axes:
-            groups = facts["groups"]
-            page = [(index, ranks, groups["size"]) for index, ranks in enumerate(groups["page"])]
-            terminal.print_groups("+".join(axes), page, groups["count"] - len(page), console)
-        else:
-            rows = [_cells(layout, row) for row in facts["ranks"]]
-            terminal.print_ranks(_columns(layout), rows, facts["ranks_left_out"], console)
+    console = terminal.console(out)
+    terminal.print_layout(facts, console)
+    console.print()
+    if "groups" in facts:
+        terminal.print_groups(facts["groups"], console)
+    else:
+        rows = [_cells(layout, row) for row in facts["ranks"]]
+        terminal.print_ranks(_columns(layout), rows, facts["ranks_left_out"], console)
 
 
 def _columns(layout: Mesh | Atlas) -> list[str]:

@@ -13,16 +13,22 @@ _STAND_INS = MappingProxyType({"→": "->", "─": "-", "·": "*", "×": "x", "�
 
 def prepare_streams() -> None:
     """Make the standard streams ones that can be written to, whatever the process was started with."""
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull, encoding="utf-8")
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (open as long as the process)
     codecs.register_error("rankatlas", stand_ins)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="rankatlas")
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print a line.  `click.echo` would write UTF-8 to a stream whose encoding is ASCII.
+
+    >>> say("rank 3")
+    rank 3
+    """
+    print(text, file=sys.stderr if err else sys.stdout)
 
 
 def stand_ins(error: UnicodeError) -> tuple[str, int]:

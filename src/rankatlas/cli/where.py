@@ -7,10 +7,20 @@ from typing import Any
 
 import click
 
-from rankatlas.cli.common import coordinate_given, print_json, read, source_options
+from rankatlas.cli.common import (
+    axes_given,
+    coordinate_given,
+    leave,
+    print_json,
+    read,
+    source_options,
+    strict_option,
+    tell_notes,
+)
+from rankatlas.cli.streams import say
 from rankatlas.errors import InputError, shown
 from rankatlas.job import Job
-from rankatlas.views.facts import listed, matching_ranks, rank_facts
+from rankatlas.views.facts import MOST_MEMBERS, listed, matching_ranks, rank_facts
 from rankatlas.views.text import members, where_lines
 
 
@@ -24,40 +34,63 @@ from rankatlas.views.text import members, where_lines
 @click.option("--host", metavar="NAME", help="Which ranks of a recorded job run on this host.")
 @click.option("--group", metavar="'AXES INDEX'", help="Who is in a group, such as 'tp 512' or 'dp+cp 3'.")
 @source_options
+@strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
 def command(
+    ctx: click.Context,
     words: tuple[str, ...],
     coordinate: str | None,
     host: str | None,
     group: str | None,
     world_size: int | None,
     format: str | None,
+    strict: bool,
     as_json: bool,
 ) -> None:
     """Where RANK stands in LAYOUT: coordinate, groups with index and members, pipeline neighbours, data rank.
 
     With --coordinate, --host or --group no RANK is given, and the ranks that match are printed.
     """
-    questions = [question for question in (coordinate, host, group) if question is not None]
-    if len(questions) > 1:
+    questions = {"--coordinate": coordinate, "--host": host, "--group": group}
+    asked = [option for option, question in questions.items() if question is not None]
+    if len(asked) > 1:
         raise click.UsageError("--coordinate, --host and --group exclude each other")
-    if questions:
+    if asked and _is_rank(words[0]):
+        raise click.UsageError(f"RANK ({words[0]}) and {asked[0]} exclude each other")
+    if coordinate is not None:
         job = read(words, format, world_size)
-        if coordinate is not None:
-            _print_matching(job, coordinate, as_json)
-        elif host is not None:
-            _print_host(job, host, as_json)
-        else:
-            _print_group(job, str(group), as_json)
-        return
-    rank, *layout = words
-    if not (rank.isascii() and rank.isdigit() and len(rank) < 20):
-        raise InputError(f"RANK must be 0 or a positive integer, not {shown(rank)}; or give --coordinate pp=1,tp=3")
-    facts = rank_facts(read(layout, format, world_size), int(rank))
-    if as_json:
-        print_json(facts)
+        _print_matching(job, coordinate, as_json)
+    elif host is not None:
+        job = read(words, format, world_size)
+        _print_host(job, host, as_json)
+    elif group is not None:
+        job = read(words, format, world_size)
+        _print_group(job, group, as_json)
     else:
-        click.echo("\n".join(where_lines(facts)))
+        job = _read_about(words, format, world_size)
+        facts = rank_facts(job, int(words[0]))
+        if as_json:
+            print_json(facts)
+        else:
+            say("\n".join(where_lines(facts)))
+    leave(ctx, [job], strict)
+
+
+def _is_rank(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) < 20
+
+
+def _read_about(words: tuple[str, ...], format: str | None, world_size: int | None) -> Job:
+    """The job whose RANK the first word is."""
+    rank, *layout = words
+    if _is_rank(rank):
+        return read(layout, format, world_size)
+    hint = "; or give --coordinate pp=1,tp=3"
+    last = words[-1]
+    if len(words) > 1 and _is_rank(last):
+        hint = f"; RANK comes first: rankatlas where {last} {shown(' '.join(words[:-1]))}"
+    raise InputError(f"RANK must be 0 or a positive integer, not {shown(rank)}{hint}")
 
 
 def _print_matching(job: Job, coordinate: str, as_json: bool) -> None:
@@ -81,9 +114,9 @@ def _print_host(job: Job, host: str, as_json: bool) -> None:
 
 def _print_group(job: Job, group: str, as_json: bool) -> None:
     axes, _, index = group.strip().rpartition(" ")
-    if not axes or not (index.isascii() and index.isdigit() and len(index) < 20):
+    if not axes or not _is_rank(index):
         raise InputError(f"a group is given as 'tp 512' or 'dp+cp 3', not {shown(group)}")
-    groups = job.layout.groups(*axes.strip().split("+"))
+    groups = job.layout.groups(*axes_given([axes]))
     if int(index) >= len(groups):
         raise InputError(f"there are {len(groups)} groups over {axes}, numbered 0 to {len(groups) - 1}; not {index}")
     _print_ranks(job, {"axes": list(groups.axes), "index": int(index)}, groups[int(index)].ranks, as_json)
@@ -94,6 +127,7 @@ def _print_ranks(job: Job, asked: dict[str, Any], ranks: Sequence[int], as_json:
         facts = {**asked, "notation": str(job.layout), "count": len(ranks), "ranks": listed(ranks)}
         print_json({**facts, "notes": list(job.notes)})
         return
-    click.echo(members(listed(ranks), len(ranks)) if len(ranks) > 1 else str(ranks[0]))
-    for note in job.notes:
-        click.echo(f"note: {note}", err=True)
+    say(str(ranks[0]) if len(ranks) == 1 else members(ranks, most=MOST_MEMBERS))
+    if len(ranks) > MOST_MEMBERS:
+        say(f"note: --json lists the first {MOST_MEMBERS:,} of these {len(ranks):,} ranks", err=True)
+    tell_notes(job)

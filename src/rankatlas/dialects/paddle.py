@@ -92,8 +92,8 @@ def _release(content: Mapping[str, Any], source: str) -> str:
     if shared:
         raise SourceError(
             f"{', '.join(shared)} in {shown(source)} may be PaddleFormers (outer → inner dp, sharding, pp, sep, mp) or"
-            " Megatron (pp, dp, ep, cp, tp): say --from paddleformers-1.2 if it is the first;"
-            " Megatron is not read yet, write its layout as notation",
+            " Megatron (pp, dp, ep, cp, tp)\n"
+            "say --from paddleformers-1.2 if it is the first; Megatron is not read yet, write its layout as notation",
             source=source,
         )
     if any(key in nlp for key in content):

@@ -1,7 +1,8 @@
 """One agreement before any group is made: every rank says which layout it is about to build, and a difference is named.
 
-Each rank publishes one key to the store all share; rank 0 reads them all and publishes one verdict, which the others
-read.  So a rank sends and receives a handful of messages, whatever the world.
+Each rank publishes one key to the store all share, and counts itself among those who say the same.  Where that count
+is the world rank 0 need read nothing more; else it reads all keys.  It publishes one verdict, which the others read.
+So a rank sends and receives a handful of messages, whatever the world, and rank 0 too while all is well.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ import json
 import socket
 import time
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, TypeVar
 
 from rankatlas.errors import JobError, LayoutMismatch, RankSilent, shown
 from rankatlas.live.fields import flat, layout_fields
-from rankatlas.live.jobs import Store, current_job, identity
+from rankatlas.live.jobs import Store, current_job, identity, within
+
+_T = TypeVar("_T")
 
 _PREFIX = "rankatlas/agree"
 _GRACE = 3.0  # seconds the others give rank 0 beyond the timeout, for its verdict to arrive
+_HEARD = 1.0  # seconds rank 0 waits, after a bad verdict, for the others to read it
 _SHOWN = 8
 
 
@@ -47,7 +53,8 @@ def agree(
 
     `layout` is a mesh, an atlas, notation, a dict, or the framework's own arguments; `extra` anything else that must be
     the same everywhere (batch sizes, seeds, versions, the hash of a configuration).  `timeout` is in seconds; it ends
-    within timeout + 5 s whatever happens.  Cost: about six messages per rank; rank 0 reads one per rank.
+    within timeout + 5 s whatever happens.  Cost: about eight messages per rank, on rank 0 too while all agree; after a
+    difference, or a silence, rank 0 reads one key per rank.
 
     Raises LayoutMismatch on every live rank (odd ranks, their hosts, what differs field by field), RankSilent (ranks
     that did not come, or rank 0 that did not answer), JobError (no job, or another job on the same store).
@@ -64,57 +71,84 @@ def agree(
     if store is None:
         reason = f"the store of {job.name}'s backend cannot be written"
         return Agreement(fields, job.world_size, time.monotonic() - started, reason)
+    verdict = within(timeout + _GRACE + 1, lambda: _verdict(store, job.rank, job.world_size, fields, started + timeout))
+    _raise_if_bad(verdict, job.rank, timeout)
+    return Agreement(fields, job.world_size, time.monotonic() - started)
+
+
+def _verdict(store: Store, rank: int, world_size: int, fields: dict[str, Any], deadline: float) -> dict[str, Any]:
+    """What rank 0 has found, on every rank."""
     try:
-        round_ = _announce(store, job.rank, fields)
-        if job.rank == 0:
-            verdict = _judge(store, round_, job.world_size, timeout)
-            store.set(f"{round_}/verdict", json.dumps(verdict).encode())
-        else:
-            verdict = _await_verdict(store, round_, timeout)
+        said = json.dumps({"who": identity(), "host": socket.gethostname(), "fields": fields})
+        digest = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+        round_ = _announce(store, rank, world_size, said, digest)
+        if rank:
+            return _await_verdict(store, round_, deadline)
+        verdict = _judge(store, round_, world_size, digest, deadline)
+        verdict["readers"] = world_size - 1 - len(verdict.get("missing", ()))
+        store.set(f"{round_}/verdict", json.dumps(verdict).encode())
+        if verdict.keys() - {"readers"} and verdict["readers"]:
+            # This process is about to fail, and may be the one that keeps the store: let the others read first.
+            store.wait([f"{round_}/heard"], _HEARD)
+        return verdict
     except (OSError, RuntimeError) as error:
         if isinstance(error, JobError):
             raise
         raise RankSilent(
-            f"rank {job.rank} lost the store of the job ({error}); rank 0, or whoever keeps it, is gone", ranks=[0]
+            f"rank {rank} lost the store of the job ({error!s:.200}); rank 0, or whoever keeps it, is gone", ranks=[0]
         ) from None
-    _raise_if_bad(verdict, job.rank)
-    return Agreement(fields, job.world_size, time.monotonic() - started)
 
 
-def _announce(store: Store, rank: int, fields: dict[str, Any]) -> str:
+def _announce(store: Store, rank: int, world_size: int, said: str, digest: str) -> str:
     """Publish what this rank is about to build; the prefix of this round of agreement."""
     me = identity()
     # Rounds are counted per process, so that nothing is kept here between calls.
-    ordinal = store.count(f"{_PREFIX}/calls/{rank}/{me}")
-    round_ = f"{_PREFIX}/{ordinal}"
+    round_ = f"{_PREFIX}/{store.count(f'{_PREFIX}/calls/{rank}/{me}')}"
     if store.count(f"{round_}/claims/{rank}") > 1:
-        other = store.get(f"{round_}/who/{rank}").decode() if store.wait([f"{round_}/who/{rank}"], 1.0) else "a process"
-        raise JobError(
+        found = store.wait([f"{round_}/rank/{rank}"], 1.0)
+        other = json.loads(store.get(f"{round_}/rank/{rank}"))["who"] if found else "a process"
+        conflict = (
             f"rank {rank} was announced before, by {other}, and now by {me}: a second job uses the same store, or a"
             " restarted one kept it; give each job a port, or each restart a prefix, of its own"
         )
-    store.set(f"{round_}/who/{rank}", me.encode())
-    said = {"host": socket.gethostname(), "fields": fields}
-    store.set(f"{round_}/rank/{rank}", json.dumps(said).encode())
+        store.set(f"{round_}/conflict", conflict.encode())
+        raise JobError(conflict)
+    store.set(f"{round_}/rank/{rank}", said.encode())
+    store.count(f"{round_}/same/{digest}")
+    if store.count(f"{round_}/arrived") == world_size:
+        store.set(f"{round_}/full", b"1")
     return round_
 
 
-def _judge(store: Store, round_: str, world_size: int, timeout: float) -> dict[str, Any]:
-    """Rank 0's part: everybody's words, compared with those of the most."""
+def _judge(store: Store, round_: str, world_size: int, digest: str, deadline: float) -> dict[str, Any]:
+    """Rank 0's part: whether all said the same, else everybody's words, compared with those of the most."""
+    full = store.wait([f"{round_}/full"], deadline - time.monotonic())
+    if store.has(f"{round_}/conflict"):
+        return {"conflict": store.get(f"{round_}/conflict").decode()}
     keys = [f"{round_}/rank/{rank}" for rank in range(world_size)]
-    if not store.wait(keys, timeout):
-        missing = [rank for rank, key in enumerate(keys) if not store.has(key)]
-        if missing:
-            return {"missing": missing, "world_size": world_size, "timeout": timeout}
-    said = [json.loads(text) for text in store.get_all(keys)]
+    if not full:
+        missing, asked = _while_time(deadline + _GRACE / 2, keys, lambda key: not store.has(key))
+        return {"missing": [rank for rank, gone in enumerate(missing) if gone], "asked": asked, "of": world_size}
+    if store.count(f"{round_}/same/{digest}") == world_size + 1:  # this question counts itself
+        return {}
+    found, asked = _while_time(max(deadline, time.monotonic() + 1), keys, store.get)
+    said = [json.loads(text) for text in found]
     texts = [json.dumps(one["fields"], sort_keys=True) for one in said]
     times = Counter(texts)
-    if len(times) == 1:
-        return {}
     most = max(times.values())
     # Among equally many, the camp of the lowest rank is the measure.
     measure = next(text for text in texts if times[text] == most)
-    return {"camps": _camps(said, texts, measure), "expected_ranks": times[measure], "world_size": world_size}
+    return {"camps": _camps(said, texts, measure), "agree": times[measure], "asked": asked, "of": world_size}
+
+
+def _while_time(deadline: float, keys: list[str], ask: Callable[[str], _T]) -> tuple[list[_T], int]:
+    """The answers about the first keys, as many as there is time for: a slow store must not keep the others waiting."""
+    answers = []
+    for key in keys:
+        answers.append(ask(key))
+        if time.monotonic() > deadline:
+            break
+    return answers, len(answers)
 
 
 def _camps(said: list[dict[str, Any]], texts: list[str], measure: str) -> list[dict[str, Any]]:
@@ -133,37 +167,49 @@ def _camps(said: list[dict[str, Any]], texts: list[str], measure: str) -> list[d
     return list(camps.values())
 
 
-def _await_verdict(store: Store, round_: str, timeout: float) -> dict[str, Any]:
-    if store.wait([f"{round_}/verdict"], timeout + _GRACE):
+def _await_verdict(store: Store, round_: str, deadline: float) -> dict[str, Any]:
+    started = time.monotonic()
+    if store.wait([f"{round_}/verdict"], max(deadline - started, 0) + _GRACE):
         found: dict[str, Any] = json.loads(store.get(f"{round_}/verdict"))
+        if found.keys() - {"readers"} and store.count(f"{round_}/read") == found["readers"]:
+            store.set(f"{round_}/heard", b"1")
         return found
     came = store.has(f"{round_}/rank/0")
     raise RankSilent(
-        f"rank 0 gave no verdict within {timeout:g} s: "
+        f"rank 0 gave no verdict within {time.monotonic() - started:.1f} s: "
         + ("it announced its layout and then fell silent" if came else "it never announced its layout"),
         ranks=[0],
     )
 
 
-def _raise_if_bad(verdict: dict[str, Any], rank: int) -> None:
+def _raise_if_bad(verdict: dict[str, Any], rank: int, timeout: float) -> None:
+    if "conflict" in verdict:
+        raise JobError(verdict["conflict"])
     if "missing" in verdict:
-        missing = verdict["missing"]
-        raise RankSilent(
-            f"{_ranks(missing)} of {verdict['world_size']} did not come to the agreement within"
-            f" {verdict['timeout']:g} s: still starting, dead, or past it already",
-            ranks=missing,
-        )
-    if "camps" not in verdict:
-        return
-    camps = verdict["camps"]
+        raise _silent(verdict["missing"], verdict["asked"], verdict["of"], timeout)
+    if "camps" in verdict:
+        raise _different(verdict["camps"], verdict, rank)
+
+
+def _silent(missing: list[int], asked: int, world_size: int, timeout: float) -> RankSilent:
+    more = "" if asked == world_size else f" (of the first {asked} ranks; there was no time to ask for more)"
+    who = f"{_ranks(missing)} of {world_size}" if missing else f"some of {world_size} ranks"
+    return RankSilent(
+        f"{who} did not come to the agreement within {timeout:g} s: still starting, dead, or past it already{more}",
+        ranks=missing,
+    )
+
+
+def _different(camps: list[dict[str, Any]], verdict: dict[str, Any], rank: int) -> LayoutMismatch:
     odd = sorted(rank for camp in camps for rank in camp["ranks"])
-    agreeing = f"{verdict['expected_ranks']} of {verdict['world_size']} agree"
-    lines = [f"ranks are about to build different layouts; {agreeing}"]
+    asked, world_size = verdict["asked"], verdict["of"]
+    more = "" if asked == world_size else f" of the first {asked}, which there was time to ask,"
+    lines = [f"ranks are about to build different layouts; {verdict['agree']} of {world_size}{more} agree"]
     for camp in camps[:_SHOWN]:
         lines.append(f"{_ranks(camp['ranks'])} on {', '.join(camp['hosts'][:_SHOWN])}:")
         for name, (expected, given) in list(camp["fields"].items())[:_SHOWN]:
             lines.append(f"  {name} is {_told(given)}, elsewhere {_told(expected)}")
-    raise LayoutMismatch("\n".join(lines), rank=rank, odd_ranks=odd, camps=camps)
+    return LayoutMismatch("\n".join(lines), rank=rank, odd_ranks=odd, camps=camps)
 
 
 def _told(value: Any) -> str:

@@ -16,6 +16,7 @@ _CONCERNS = re.compile(
     r"parallel|degree|topo_order|mapping|_size$|^(dp|pp|tp|cp|ep|etp|sp|fsdp)(_|$)|^order$|^sharding$|^seed$|num_layers"
 )
 _OWN = re.compile(r"(^|_)(rank|ranks|device|local|host|port|addr|master|path|dir|file|name|id)(_|$)")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the `repr` of what has none of its own: another in every process
 _MOST_FIELDS = 2000
 
 
@@ -80,7 +81,11 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
-    return int(value) if hasattr(value, "__index__") and not hasattr(value, "shape") else repr(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(item) for item in value), key=repr)  # a set has another order in every process
+    if hasattr(value, "__index__") and not getattr(value, "shape", ()):
+        return int(value)
+    return _ADDRESS.sub("", repr(value))
 
 
 def _mesh_fields(mesh: Mesh) -> dict[str, Any]:

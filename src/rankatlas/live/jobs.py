@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from threading import Thread
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from rankatlas.errors import JobError, shown
+from rankatlas.errors import JobError, RankSilent, shown
+
+_T = TypeVar("_T")
 
 
 class Store(Protocol):
@@ -71,6 +75,34 @@ def current_job(engine: str | None = None) -> JobAdapter:
         "no distributed job is initialised in this process: call torch.distributed.init_process_group or"
         " paddle.distributed.init_parallel_env first"
     )
+
+
+def within(seconds: float, work: Callable[[], _T]) -> _T:
+    """What `work` returns, or its error; RankSilent when it takes longer than `seconds`.
+
+    A store whose keeper is stopped, not dead, answers nothing and refuses nothing: no timeout of its own ends that.  So
+    it is asked in a thread that may be left behind.
+    """
+    outcome: list[tuple[bool, Any]] = []
+
+    def run() -> None:
+        try:
+            outcome.append((True, work()))
+        except BaseException as error:
+            outcome.append((False, error))
+
+    thread = Thread(target=run, name="rankatlas", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not outcome:
+        raise RankSilent(
+            f"the store of the job has not answered for {seconds:g} s; rank 0, or whoever keeps it, hangs", ranks=[0]
+        )
+    fine, found = outcome[0]
+    if not fine:
+        raise found
+    answer: _T = found
+    return answer
 
 
 def identity() -> str:

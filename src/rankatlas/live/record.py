@@ -6,12 +6,13 @@ import json
 import os
 import socket
 import time
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh, parse_layout
-from rankatlas.errors import LaunchError, RankSilent
-from rankatlas.live.jobs import Store, current_job, identity
+from rankatlas.errors import JobError, LaunchError, RankSilent
+from rankatlas.live.jobs import Store, current_job, identity, within
 from rankatlas.live.launch import Launch
 from rankatlas.records.check import check_record
 from rankatlas.records.kinds import sort_kinds
@@ -19,6 +20,7 @@ from rankatlas.records.record import LayoutRecord, made_of
 from rankatlas.whole_file import whole_file
 
 _PREFIX = "rankatlas/record"
+_GRACE = 3.0  # seconds the others give rank 0 beyond the timeout
 
 
 def record(
@@ -45,10 +47,19 @@ def record(
         "device": job.device(),
         "groups": job.groups(),
     }
-    gathered = _gather(job.store(), job.rank, job.world_size, own, timeout)
-    kinds = sort_kinds({one["rank"]: one["groups"] for one in gathered})
-    ranks = [{key: one[key] for key in ("rank", "host", "local_rank", "device")} for one in gathered]
-    made = made_of(ranks, kinds, expected, job.name)
+    store = job.store()
+
+    def put_together(gathered: list[dict[str, Any]]) -> LayoutRecord:
+        kinds = sort_kinds({one["rank"]: one["groups"] for one in gathered})
+        ranks = [{key: one[key] for key in ("rank", "host", "local_rank", "device")} for one in gathered]
+        return made_of(ranks, kinds, expected, job.name)
+
+    if store is None:
+        made = put_together([own])
+    else:
+        made = within(
+            timeout + _GRACE + 1, lambda: _gather(store, job.rank, job.world_size, own, timeout, put_together)
+        )
     if path is not None and job.rank == 0:
         _write(made, os.fspath(path))
     return made
@@ -72,28 +83,51 @@ def verify(
 
 
 def _gather(
-    store: Store | None, rank: int, world_size: int, own: dict[str, Any], timeout: float
-) -> list[dict[str, Any]]:
-    """What every rank said, on every rank: rank 0 reads all, and publishes them together."""
-    if store is None:
-        return [own]
-    round_ = f"{_PREFIX}/{store.count(f'{_PREFIX}/calls/{rank}/{identity()}')}"
+    store: Store,
+    rank: int,
+    world_size: int,
+    own: dict[str, Any],
+    timeout: float,
+    put_together: Callable[[list[dict[str, Any]]], LayoutRecord],
+) -> LayoutRecord:
+    """The record of what every rank said, on every rank: rank 0 reads all, and publishes what it makes of them."""
     started = time.monotonic()
-    store.set(f"{round_}/rank/{rank}", json.dumps(own).encode())
-    if rank == 0:
-        keys = [f"{round_}/rank/{other}" for other in range(world_size)]
-        missing = [] if store.wait(keys, timeout) else [one for one, key in enumerate(keys) if not store.has(key)]
-        said = [] if missing else [json.loads(text) for text in store.get_all(keys)]
-        store.set(f"{round_}/all", json.dumps({"missing": missing, "said": said}).encode())
-    else:
-        if not store.wait([f"{round_}/all"], timeout + 3):
-            raise RankSilent(f"rank 0 gathered nothing within {timeout:g} s", ranks=[0])
-        found = json.loads(store.get(f"{round_}/all"))
-        missing, said = found["missing"], found["said"]
-    if missing:
+    try:
+        round_ = f"{_PREFIX}/{store.count(f'{_PREFIX}/calls/{rank}/{identity()}')}"
+        store.set(f"{round_}/rank/{rank}", _packed(own))
+        if store.count(f"{round_}/arrived") == world_size:
+            store.set(f"{round_}/full", b"1")
+        if rank == 0:
+            keys = [f"{round_}/rank/{other}" for other in range(world_size)]
+            full = store.wait([f"{round_}/full"], timeout)
+            missing = [] if full else [other for other, key in enumerate(keys) if not store.has(key)]
+            made = None if missing else put_together([_unpacked(text) for text in store.get_all(keys)])
+            store.set(f"{round_}/all", _packed({"missing": missing, "record": made and made.to_dict()}))
+        else:
+            if not store.wait([f"{round_}/all"], timeout + _GRACE):
+                raise RankSilent(f"rank 0 gathered nothing within {timeout:g} s", ranks=[0])
+            found = _unpacked(store.get(f"{round_}/all"))
+            missing = found["missing"]
+            made = None if missing else LayoutRecord.from_dict(found["record"])
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, JobError):
+            raise
+        raise RankSilent(
+            f"rank {rank} lost the store of the job ({error!s:.200}); rank 0, or whoever keeps it, is gone", ranks=[0]
+        ) from None
+    if made is None:
         waited = time.monotonic() - started
         raise RankSilent(f"ranks {missing} did not come to the record within {waited:.0f} s", ranks=missing)
-    return list(said)
+    return made
+
+
+def _packed(value: object) -> bytes:
+    """JSON, compressed: lists of ranks shrink to a tenth, and every rank fetches the whole record from one store."""
+    return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 1)
+
+
+def _unpacked(packed: bytes) -> Any:
+    return json.loads(zlib.decompress(packed))
 
 
 def _local_rank() -> int | None:

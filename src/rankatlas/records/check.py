@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import GroupMismatch
-from rankatlas.records.kinds import Kind, axis_name, known_groups, name_kinds
+from rankatlas.records.kinds import Kind, axis_name, covered, known_groups, name_kinds
 from rankatlas.records.record import LayoutRecord
+
+_Table = tuple[tuple[int, ...], ...]
+_SAME = {"mp": "tp", "tp": "mp", "pipe": "pp", "data": "dp", "model": "tp"}  # two words of the field for one axis
 
 
 def check_record(made: LayoutRecord, layout: Mesh | Atlas, axes: Sequence[str] = ()) -> None:
     """Nothing, if every kind of the record is groups of `layout`, members in order, and all of `axes` were made.
 
-    Names the kinds by `layout`.  Cost: O(kinds × world).
-    Raises GroupMismatch: the kind, its first wrong group, what was expected, the ranks concerned.
+    A kind whose description speaks of an axis must be the groups of that axis.  Names the kinds by `layout`.
+    Cost: O(kinds × world).
+
+    Raises GroupMismatch: the kind, its first wrong group, what was expected, the ranks concerned.  UnknownAxisError
+    for an axis in `axes` that the layout does not have.
     """
-    if layout.world_size != made.world_size:
-        raise _refusal(f"the job has {made.world_size} ranks, {layout} has {layout.world_size}", "world")
+    if covered(layout) != list(range(made.world_size)):
+        last = layout.first_rank + layout.world_size - 1
+        raise _refusal(
+            f"the job has ranks 0 to {made.world_size - 1}, {layout} has {layout.first_rank} to {last}", "world"
+        )
     name_kinds(made.kinds, layout)
-    singles = [[rank] for rank in range(made.world_size)]
     for kind in made.kinds:
         if kind.disagreements:
             raise _refusal(
@@ -27,33 +35,47 @@ def check_record(made: LayoutRecord, layout: Mesh | Atlas, axes: Sequence[str] =
                 kind.description,
                 ranks=kind.disagreements,
             )
-        if kind.axes is None and kind.groups != singles:
-            raise _mismatch(kind, layout)
-    there = [kind.axes for kind in made.kinds if kind.axes]
+        meant = dict(_tables_of(axis_name(kind.description), layout))
+        if meant and _table(kind) not in meant.values():
+            raise _mismatch(kind, layout, meant)
+        if kind.axes is None:
+            raise _mismatch(kind, layout, {name: table for table, (name, *_) in known_groups(layout).items()})
+    there = [_table(kind) for kind in made.kinds]
     for name in axes:
-        if name not in there:
-            raise _refusal(f"no groups over {name} were made; there are {', '.join(there) or 'none'}", name)
+        groups = layout.groups(*name.split("+"))
+        if tuple(map(tuple, groups.ranges())) not in there:
+            told = ", ".join(dict.fromkeys(str(kind.axes) for kind in made.kinds)) or "none"
+            raise _refusal(f"no groups over {name} were made; there are {told}", name)
+
+
+def _table(kind: Kind) -> _Table:
+    return tuple(map(tuple, kind.groups))
+
+
+def _tables_of(axis: str | None, layout: Mesh | Atlas) -> Iterator[tuple[str, _Table]]:
+    """The groups of the axis that a description speaks of, in every chart that has it."""
+    for chart, mesh in {"": layout}.items() if isinstance(layout, Mesh) else layout.charts.items():
+        name = next((one for one in (axis, _SAME.get(axis or "")) if one in mesh.axes), None)
+        if name is not None:
+            yield f"{chart}.{name}" if chart else name, tuple(map(tuple, mesh.groups(name).ranges()))
 
 
 def _refusal(message: str, kind: str, ranks: list[int] | None = None) -> GroupMismatch:
     return GroupMismatch(message, kind=kind, given=None, expected=None, ranks=ranks or [])
 
 
-def _mismatch(kind: Kind, layout: Mesh | Atlas) -> GroupMismatch:
-    """The error for a kind that is nothing in the layout: held against the family it shares most groups with."""
-    given = [tuple(ranks) for ranks in kind.groups]
-    families = known_groups(layout)
-    name, table = max(
-        ((name, table) for table, names in families.items() for name in names),
-        key=lambda one: _likeness(given, one[1], kind, one[0]),
-    )
+def _mismatch(kind: Kind, layout: Mesh | Atlas, families: dict[str, _Table]) -> GroupMismatch:
+    """The error for a kind that is none of `families`: held against the one it shares most groups with."""
+    given = _table(kind)
+    name, table = max(families.items(), key=lambda one: _likeness(given, one[1]))
     wrong = next((place for place, ranks in enumerate(given) if place >= len(table) or ranks != table[place]), 0)
     expected = list(table[wrong]) if wrong < len(table) else None
-    concerned = sorted({*kind.groups[wrong], *(expected or [])})
+    concerned = sorted({*given[wrong], *(expected or [])})
     same = expected is not None and sorted(expected) == sorted(given[wrong])
+    really = f"; they are its groups over {kind.axes}" if kind.axes else ""
     return GroupMismatch(
-        f"{kind.description} is no set of groups of {layout}: nearest is {name}, whose group {wrong} is {expected},"
-        f" and {'in another order ' if same else ''}{list(given[wrong])} was made (ranks {concerned})",
+        f"{kind.description}: the groups of {name} in {layout} were expected, whose group {wrong} is {expected}, and"
+        f" {'in another order ' if same else ''}{list(given[wrong])} was made (ranks {concerned}){really}",
         kind=kind.description,
         given=list(given[wrong]),
         expected=expected,
@@ -61,9 +83,8 @@ def _mismatch(kind: Kind, layout: Mesh | Atlas) -> GroupMismatch:
     )
 
 
-def _likeness(
-    given: list[tuple[int, ...]], table: tuple[tuple[int, ...], ...], kind: Kind, name: str
-) -> tuple[bool, int, int]:
+def _likeness(given: _Table, table: _Table) -> tuple[int, int, int]:
     shared = len(set(given) & set(table))
     members = len({tuple(sorted(ranks)) for ranks in given} & set(table))
-    return axis_name(kind.description) == name, members + shared, -abs(len(given) - len(table))
+    alike = sum(len(set(a) & set(b)) for a, b in zip(given, table))
+    return members + shared, -abs(len(given) - len(table)), alike

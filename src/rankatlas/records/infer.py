@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Iterable
 
 from rankatlas.core import Atlas, Mesh
 from rankatlas.records.kinds import Kind, axis_name, known_groups
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NamedTuple
-
-    class _Direction(NamedTuple):
-        name: str
-        size: int
-        stride: int
-
-else:
-    _Direction = namedtuple("_Direction", ["name", "size", "stride"])
-
-_EXPERT = ("ep", "etp", "edp")
+# Axes of layers of experts, which are laid over the ranks in their own way.
+_EXPERT = ("ep", "etp", "edp", "efsdp", "moe_sharding")
+_Step = tuple[int, int]  # size, stride
 
 
 class Inference:
@@ -39,76 +28,119 @@ class Inference:
 def infer_layout(kinds: Iterable[Kind], world_size: int) -> Inference:
     """The layout whose groups these are.  Cost: O(kinds × world).
 
-    Kinds along one axis are equal progressions that tile the world; put in order of stride they must fit into each
-    other.  Axes whose names speak of experts make a second chart.  A gap is filled by an axis `axis1`, `axis2` …;
-    axes of size 1 leave no trace in groups and are not found.
+    Groups of a row-major layout are progressions, and where these begin and end they cut the ranks into axes.  An
+    axis has the name of the smallest kind that runs along it alone, else it is `axis1`, `axis2` …, innermost first.
+    Experts make a second chart.  Axes of size 1 leave no trace in groups and are not found.
 
     >>> infer_layout([Kind("mesh_dp", [[0, 2], [1, 3]]), Kind("mesh_tp", [[0, 1], [2, 3]])], 4).layout
     Mesh(dp=2, tp=2)
     """
     kinds = list(kinds)
-    directions = _directions(kinds, world_size)
-    dense = _chain([found for found in directions if found.name not in _EXPERT], world_size)
-    layout: Mesh | Atlas | None = dense
-    expert = [found for found in directions if found.name in _EXPERT]
-    if expert:
-        # The expert chart has the pipeline of the dense one.
-        pipeline = [found for found in directions if found.name == "pp"]
-        chart = _chain([*pipeline, *expert], world_size)
-        if dense is not None and chart is not None:
-            layout = Atlas(dense=dense, expert=chart, shared=("pp",) if pipeline else ())
-    if layout is None:
-        return Inference(None, [kind.description for kind in kinds if len(kind.groups) < world_size])
+    layout = _layout(kinds, world_size)
     names = known_groups(layout)
-    singles = [[rank] for rank in range(world_size)]
-    unexplained = [
-        kind.description for kind in kinds if kind.groups != singles and tuple(map(tuple, kind.groups)) not in names
-    ]
-    return Inference(layout, unexplained)
+    unexplained = [kind.description for kind in kinds if tuple(map(tuple, kind.groups)) not in names]
+    nothing = unexplained and isinstance(layout, Mesh) and layout.axes == ("axis1",)
+    return Inference(None if nothing else layout, unexplained)
 
 
-def _directions(kinds: list[Kind], world_size: int) -> list[_Direction]:
-    """Every kind that runs along one axis, the named ones; the same groups once."""
-    found: list[_Direction] = []
+def _layout(kinds: list[Kind], world_size: int) -> Mesh | Atlas:
+    dense, expert = _Cuts(world_size), _Cuts(world_size)
+    nameless: list[_Step] = []
+    named: list[tuple[int, int, str]] = []
     for kind in kinds:
-        name = axis_name(kind.description)
-        step = _step(kind.groups, world_size)
-        if name is None or step is None or name in [one.name for one in found]:
-            continue
-        if not any((one.size, one.stride) == step and (one.name in _EXPERT) == (name in _EXPERT) for one in found):
-            found.append(_Direction(name, *step))
-    return found
+        steps, name = _steps(kind.groups, world_size), axis_name(kind.description)
+        if name is not None and len(steps) == 1:
+            named.append((*steps[0], name))
+        elif "expert" not in kind.description.lower():
+            nameless += steps
+    # Small ones first: a kind over several axes, such as a flattened one, is no axis where those have names.
+    for size, stride, name in sorted(named, key=lambda one: one[0]):
+        if name not in _EXPERT:
+            dense.add(size, stride, name)
+        if name in _EXPERT or name == "pp":
+            expert.add(size, stride, name)
+    for size, stride in nameless:
+        dense.add(size, stride)
+    # Megatron makes groups of experts in a job without any; they are groups of the dense chart then.
+    if "ep" not in expert.names.values():
+        return dense.mesh()
+    return Atlas(dense=dense.mesh(), expert=expert.mesh(), shared=("pp",) if _both_have_pp(dense, expert) else ())
 
 
-def _step(groups: list[list[int]], world_size: int) -> tuple[int, int] | None:
-    """(size, stride) of groups that are equal progressions and together the world; None otherwise, or for size 1."""
-    size = len(groups[0]) if groups else 0
-    if size < 2 or size * len(groups) != world_size:
-        return None
-    stride = groups[0][1] - groups[0][0]
-    if stride < 1 or world_size % (size * stride):
-        return None
-    block = size * stride
-    mesh = Mesh(outer=world_size // block, along=size, inner=stride)
-    equal = all(list(ranks) == group for ranks, group in zip(mesh.groups("along").ranges(), groups))
-    return (size, stride) if equal else None
+def _both_have_pp(dense: _Cuts, expert: _Cuts) -> bool:
+    found = [[place for place, name in cuts.names.items() if name == "pp"] for cuts in (dense, expert)]
+    return found[0] != [] and found[0] == found[1]
 
 
-def _chain(directions: list[_Direction], world_size: int) -> Mesh | None:
-    """The mesh in which each direction's stride is what the inner ones cover; gaps become axes of their own."""
+class _Cuts:
+    """Where the axes of one chart begin and end, as strides, and the axes that have names."""
+
+    def __init__(self, world_size: int) -> None:
+        self._at = [1, world_size] if world_size > 1 else [1]
+        self.names: dict[_Step, str] = {}  # (stride, end) → name
+
+    def add(self, size: int, stride: int, name: str | None = None) -> None:
+        """Cut at both ends of a progression, if that leaves the axes that have names whole; name it if it is one."""
+        end = stride * size
+        if not all(self._possible(cut) for cut in (stride, end)):
+            return
+        self._at = sorted({*self._at, stride, end})
+        alone = self._at.index(end) == self._at.index(stride) + 1
+        if name and alone and name not in self.names.values():
+            self.names.setdefault((stride, end), name)
+
+    def _possible(self, cut: int) -> bool:
+        if cut in self._at:
+            return True
+        place = next((place for place, end in enumerate(self._at) if end > cut), 0)
+        if not place:
+            return False
+        before, after = self._at[place - 1], self._at[place]
+        return cut % before == 0 and after % cut == 0 and (before, after) not in self.names
+
+    def mesh(self) -> Mesh:
+        """The axes between the cuts."""
+        pairs: list[tuple[str, int]] = []
+        gaps = 0
+        for stride, end in zip(self._at, self._at[1:]):
+            name = self.names.get((stride, end))
+            gaps += name is None
+            pairs.append((name or f"axis{gaps}", end // stride))
+        return Mesh.from_axes(reversed(pairs or [("axis1", 1)]))
+
+
+def _steps(groups: list[list[int]], world_size: int) -> list[_Step]:
+    """(size, stride) of the progressions that groups are sums of, innermost first; nothing where they are none.
+
+    >>> _steps([[0, 1, 4, 5], [2, 3, 6, 7]], 8)
+    [(2, 1), (2, 4)]
+    """
+    first = groups[0] if groups else []
+    if len(first) < 2 or len(first) * len(groups) != world_size:
+        return []
+    steps: list[_Step] = []
+    while len(first) > 1:
+        stride = first[1] - first[0]
+        size = next((place for place in range(1, len(first)) if first[place] - first[0] != place * stride), len(first))
+        if stride < 1 or len(first) % size:
+            return []
+        steps.append((size, stride))
+        first = first[::size]
+    return steps if _are_groups_of(steps, groups, world_size) else []
+
+
+def _are_groups_of(steps: list[_Step], groups: list[list[int]], world_size: int) -> bool:
+    """Whether `groups` are all groups along these progressions, members in order."""
     pairs: list[tuple[str, int]] = []
-    covered = 1
-    gaps = 0
-    for name, size, stride in sorted(directions, key=lambda one: one.stride):
-        if stride % covered:
-            return None
-        if stride > covered:
-            gaps += 1
-            pairs.append((f"axis{gaps}", stride // covered))
-        pairs.append((name, size))
-        covered = stride * size
-    if world_size % covered:
-        return None
-    if covered < world_size or not pairs:
-        pairs.append((f"axis{gaps + 1}", world_size // covered))
-    return Mesh.from_axes(reversed(pairs))
+    chosen: list[str] = []
+    inside = 1
+    for number, (size, stride) in enumerate([*steps, (1, world_size)]):
+        if stride % inside:
+            return False
+        pairs += [(f"rest{number}", stride // inside), (f"along{number}", size)]
+        chosen.append(f"along{number}")
+        inside = stride * size
+    mesh = Mesh.from_axes(reversed(pairs))
+    return mesh.world_size == world_size and all(
+        list(ranks) == group for ranks, group in zip(mesh.groups(*chosen).ranges(), groups)
+    )

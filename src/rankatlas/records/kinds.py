@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh
-from rankatlas.derived import end_pairs
+from rankatlas.derived import end_pairs, pipeline_axis
 
 # Descriptions of groups along one axis, as frameworks write them, and the axis.
 _DESCRIPTIONS = (
@@ -43,7 +43,8 @@ class Kind:
     """All groups of one description: `groups` in order of first rank, members in the order their process group has.
 
     `axes` is what they are in a layout ("tp", "dp+cp", "expert.ep", "first and last stage of pp", "world", "each rank
-    alone"), None where no set of axes matches; `disagreements` are ranks that see other members than the rest of their group does.
+    alone"), None where no set of axes matches; `disagreements` are ranks that see other members than the rest of their
+    group does.
     """
 
     __slots__ = ("axes", "description", "disagreements", "groups")
@@ -144,11 +145,14 @@ def known_groups(layout: Mesh | Atlas) -> dict[tuple[tuple[int, ...], ...], list
     """
     charts = {"": layout} if isinstance(layout, Mesh) else layout.charts
     found: dict[tuple[tuple[int, ...], ...], list[str]] = {}
+    everyone = tuple(covered(layout))
+    found[(everyone,)] = ["world"]
     for mesh in charts.values():
-        everyone = tuple(range(mesh.first_rank, mesh.first_rank + mesh.world_size))
-        found.setdefault((everyone,), ["world"])
-        alone = found.setdefault(tuple((rank,) for rank in everyone), [ALONE])
+        ranks = range(mesh.first_rank, mesh.first_rank + mesh.world_size)
+        found.setdefault((tuple(ranks),), ["world"])
+        alone = found.setdefault(tuple((rank,) for rank in ranks), [ALONE])
         alone += [axis for axis in mesh.axes if mesh.size(axis) == 1 and axis not in alone]
+    found.setdefault(tuple((rank,) for rank in everyone), [ALONE])
     for chart, mesh in charts.items():
         shared = layout.shared if isinstance(layout, Atlas) else mesh.axes
         axes = [axis for axis in mesh.axes if mesh.size(axis) > 1][:_MOST_AXES]
@@ -160,10 +164,24 @@ def known_groups(layout: Mesh | Atlas) -> dict[tuple[tuple[int, ...], ...], list
                 names = found.setdefault(table, [])
                 if name not in names:
                     names.append(name)
-        if "pp" in axes:
-            found.setdefault(tuple(end_pairs(mesh)), []).append("first and last stage of pp")
-            found.setdefault(tuple((rank,) for rank in mesh.select(pp=0)), []).append("first stage of pp")
+        pipeline = pipeline_axis(mesh)
+        if pipeline in axes:
+            found.setdefault(tuple(end_pairs(mesh)), []).append(f"first and last stage of {pipeline}")
+            ends = {"first": 0, "last": mesh.size(pipeline) - 1}
+            for end, stage in ends.items():
+                there = mesh.select(**{pipeline: stage})
+                found.setdefault(tuple((rank,) for rank in there), []).append(f"{end} stage of {pipeline}")
     return found
+
+
+def covered(layout: Mesh | Atlas) -> list[int]:
+    """The ranks some chart covers, ascending.
+
+    >>> covered(Mesh(dp=2, first_rank=4))
+    [4, 5]
+    """
+    charts = [layout] if isinstance(layout, Mesh) else layout.charts.values()
+    return sorted({rank for mesh in charts for rank in range(mesh.first_rank, mesh.first_rank + mesh.world_size)})
 
 
 def axis_name(description: str) -> str | None:

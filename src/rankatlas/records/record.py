@@ -102,8 +102,7 @@ def made_of(
         layout = infer_layout(kinds, world_size).layout
     if layout is not None:
         name_kinds(kinds, layout)
-    singles = [[rank] for rank in range(world_size)]
-    unexplained = [kind.description for kind in kinds if kind.axes is None and kind.groups != singles]
+    unexplained = [kind.description for kind in kinds if kind.axes is None]
     return LayoutRecord(
         world_size, ranks, kinds, layout, inferred=expected is None, unexplained=unexplained, framework=framework
     )

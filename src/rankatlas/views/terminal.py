@@ -48,9 +48,7 @@ def _print_places(facts: dict[str, Any], out: Console) -> None:
     _line(out, f"recorded on {len(facts['hosts'])} host(s)")
     rows = [[host, str(len(ranks)), members(ranks)] for host, ranks in facts["hosts"].items()]
     _print_table(out, ["host", "ranks", "members"], rows)
-    rows = [
-        [kind["description"], kind["axes"] or "-", f"{kind['groups']:,}", _first(kind)] for kind in facts["kinds"]
-    ]
+    rows = [[kind["description"], kind["axes"] or "-", f"{kind['groups']:,}", _first(kind)] for kind in facts["kinds"]]
     _print_table(out, ["groups made", "are", "groups", "first groups"], rows)
 
 

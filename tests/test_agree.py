@@ -1,0 +1,271 @@
+"""`live.agree` in real processes: whatever goes wrong, every live rank says the same, in bounded time."""
+
+import argparse
+import functools
+import json
+import subprocess
+import sys
+import time
+from enum import Enum
+
+import pytest
+
+from rankatlas import Atlas, Mesh, live
+from rankatlas.errors import InputError, JobError, RankSilent
+from rankatlas.live.fields import flat, layout_fields, plain
+from rankatlas.live.jobs import current_job, identity, within
+from test_live_groups import HERE, environment, free_ports, run_all
+
+TIMEOUT = 1.5  # of live_agree_torch.py
+MOST = TIMEOUT + 5
+
+
+@functools.cache
+def matrix():
+    """Every scenario in one go: torch is imported once, and the ranks are forks of that process."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, str(HERE / "live_agree_torch.py"), folder],
+            env=environment(GLOO_SOCKET_IFNAME="lo"),
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def said():
+    pytest.importorskip("torch")
+    return matrix()
+
+
+def all_told(answers, error, *words):
+    """Every one of these ranks raised `error`, in time, with these words."""
+    for answer in answers:
+        assert answer is not None
+        assert answer["error"] == error, answer
+        assert answer["seconds"] < MOST
+        for word in words:
+            assert word in answer["text"]
+
+
+@pytest.mark.live
+class TestEightLiveRanks:
+    @pytest.mark.parametrize(
+        "form", ["mesh", "atlas", "notation", "dict", "megatron", "torchtitan", "accelerate", "trainer"]
+    )
+    def test_the_same_in_every_form(self, said, form):
+        assert [answers[f"as {form}"]["error"] for answers in said["healthy"]] == [None] * 8
+
+    @pytest.mark.parametrize("step", ["again", "extra", "after all that", "verify"])
+    def test_they_agree(self, said, step):
+        assert [answers[step]["error"] for answers in said["healthy"]] == [None] * 8
+
+    @pytest.mark.parametrize(
+        ("step", "odd", "line"),
+        [
+            ("another order", [5], "order is 'pp tp dp', elsewhere 'pp dp tp'"),
+            ("half another order", [4, 5, 6, 7], "order is 'pp tp dp', elsewhere 'pp dp tp'"),
+            ("another size", [5], "tp is 4, elsewhere 2"),
+            ("another extra", [5], "extra.batch.global is 500, elsewhere 512"),
+            ("another argument", [5], "tensor_model_parallel_size is 4, elsewhere 2"),
+            ("field only there", [5], "extra.seed is 1, elsewhere not given"),
+            ("all different", [1, 2, 3, 4, 5, 6, 7], "extra.rank is 6, elsewhere 0"),
+        ],
+    )
+    def test_a_difference_is_named_on_every_rank(self, said, step, odd, line):
+        answers = [answers[step] for answers in said["healthy"]]
+        all_told(answers, "LayoutMismatch", line, f"{8 - len(odd)} of 8 agree")
+        assert [answer["odd_ranks"] for answer in answers] == [odd] * 8
+        assert [answer["rank"] for answer in answers] == list(range(8))
+        assert sorted(rank for camp in answers[0]["camps"] for rank in camp["ranks"]) == odd
+        assert all(len(camp["hosts"]) == 1 for camp in answers[0]["camps"])
+        assert max(answer["seconds"] for answer in answers) < MOST
+
+    def test_no_state_of_the_job_changes(self, said):
+        assert [answers["nothing changed"] for answers in said["healthy"]] == [True] * 8
+
+
+@pytest.mark.live
+class TestSilence:
+    def test_a_rank_that_comes_too_late(self, said):
+        all_told(said["late"], "RankSilent", "rank 3 of 4 did not come to the agreement within 1.5 s")
+        assert [answer["ranks"] for answer in said["late"]] == [[3]] * 4
+
+    def test_rank_0_tells_before_it_takes_the_store_away(self, said):
+        all_told(said["differs and goes"], "LayoutMismatch", "rank 3 on", "3 of 4 agree")
+        assert said["absent and goes"].pop(3) is None
+        all_told(said["absent and goes"], "RankSilent", "rank 3 of 4 did not come")
+
+    def test_a_rank_that_is_dead(self, said):
+        *living, dead = said["dies before"]
+        assert dead is None
+        all_told(living, "RankSilent", "rank 3 of 4 did not come")
+
+    def test_a_rank_that_dies_after_its_word(self, said):
+        living = [answer for rank, answer in enumerate(said["dies after"]) if rank != 2]
+        assert said["dies after"][2] is None
+        assert [answer["error"] for answer in living] == [None] * 3
+
+    def test_rank_0_never_comes(self, said):
+        dead, *living = said["rank 0 dies before"]
+        assert dead is None
+        all_told(living, "RankSilent", "rank 0 gave no verdict", "never announced its layout")
+        assert [answer["ranks"] for answer in living] == [[0]] * 3
+
+    def test_rank_0_dies_after_its_word(self, said):
+        dead, *living = said["rank 0 dies after"]
+        assert dead is None
+        all_told(living, "RankSilent", "rank 0 gave no verdict", "fell silent")
+
+    def test_rank_0_is_killed_and_the_store_with_it(self, said):
+        dead, *living = said["keeper killed"]
+        assert dead is None
+        all_told(living, "RankSilent", "lost the store of the job", "rank 0, or whoever keeps it, is gone")
+        assert max(answer["seconds"] for answer in living) < TIMEOUT
+
+    def test_rank_0_is_stopped_and_the_store_with_it(self, said):
+        dead, *living = said["keeper stopped"]
+        assert dead is None
+        all_told(living, "RankSilent", "has not answered", "rank 0")
+
+
+@pytest.mark.live
+def test_a_second_job_on_the_same_store(said):
+    assert [answer["error"] for answer in said["first job"]] == [None] * 4
+    all_told(said["second job"], "JobError", "a second job uses the same store", "was announced before, by")
+
+
+@pytest.mark.live
+def test_the_fake_backend_is_skipped(said):
+    (answer,) = said["fake"]
+    assert answer["error"] is None
+    assert "cannot be written" in answer["skipped"]
+
+
+@pytest.mark.live
+def test_paddle(tmp_path):
+    pytest.importorskip("paddle")
+    world = 4
+    master, *ports = free_ports(world + 1)
+    endpoints = [f"127.0.0.1:{port}" for port in ports]
+    environments = [
+        environment(
+            PADDLE_TRAINER_ID=str(rank),
+            PADDLE_TRAINERS_NUM=str(world),
+            PADDLE_TRAINER_ENDPOINTS=",".join(endpoints),
+            PADDLE_CURRENT_ENDPOINT=endpoints[rank],
+            PADDLE_MASTER=f"127.0.0.1:{master}",
+            PADDLE_DISTRI_BACKEND="gloo",
+        )
+        for rank in range(world)
+    ]
+    said = run_all([[sys.executable, str(HERE / "live_agree_paddle.py")]] * world, environments, tmp_path)
+    for answers in said:
+        assert answers["agreed"] == 4
+        assert answers["different"]["odd_ranks"] == [3]
+        assert "dp is 4, elsewhere 2" in answers["different"]["text"]
+        assert answers["silent"]["ranks"] == [2]
+        assert answers["silent"]["seconds"] < 2 + 5
+        assert answers["nothing changed"]
+        assert answers["notation"] == "dp=2 mp=2"
+        assert answers["unexplained"] == []
+        kinds = answers["kinds"]
+        assert kinds["data_parallel"] == ["dp", [[0, 2], [1, 3]]]
+        assert kinds["model_parallel"] == ["mp", [[0, 1], [2, 3]]]
+        assert kinds["data_parallel_check"] == ["mp", [[0, 1], [2, 3]]]
+        assert kinds["pipe_parallel"] == ["each rank alone", [[0], [1], [2], [3]]]
+        assert kinds["default_pg"] == ["world", [[0, 1, 2, 3]]]
+        assert answers["verified"]
+        assert "data_parallel" in answers["wrong"]
+
+
+class Words(Enum):
+    ONE = "one"
+
+
+class Stranger:
+    """Something whose `repr` is another one in every process."""
+
+
+class TestFields:
+    def test_what_concerns_a_layout(self):
+        arguments = argparse.Namespace(
+            tensor_model_parallel_size=2, rank=3, local_rank=3, data_parallel_rank=1, data_path="/x", lr=0.1, seed=1
+        )
+        assert layout_fields(arguments) == {"tensor_model_parallel_size": 2, "seed": 1}
+
+    def test_an_order_is_a_field(self):
+        assert layout_fields(Mesh(pp=2, tp=4)) == {"order": "pp tp", "pp": 2, "tp": 4, "first_rank": 0}
+        assert layout_fields("pp=2 tp=4") == layout_fields(Mesh(pp=2, tp=4))
+        assert layout_fields(Mesh(tp=4, pp=2)) != layout_fields(Mesh(pp=2, tp=4))
+
+    def test_an_atlas(self):
+        atlas = Atlas(dense=Mesh(pp=2, dp=4), expert=Mesh(pp=2, ep=4), shared=("pp",))
+        fields = layout_fields(atlas)
+        assert fields["shared"] == "pp"
+        assert fields["expert.ep"] == 4
+
+    @pytest.mark.parametrize("nothing", [{}, argparse.Namespace(lr=0.1), argparse.Namespace()])
+    def test_nothing_about_a_layout(self, nothing):
+        with pytest.raises(InputError, match="says anything about a layout"):
+            layout_fields(nothing)
+
+    @pytest.mark.parametrize("nothing", [3, None, [1, 2]])
+    def test_no_layout(self, nothing):
+        with pytest.raises(InputError, match="a layout to agree on is"):
+            layout_fields(nothing)
+
+    def test_too_many(self):
+        with pytest.raises(InputError, match="more than 2000 fields"):
+            flat({str(number): number for number in range(3000)})
+
+    def test_plain_values_are_the_same_in_every_process(self):
+        assert plain(Stranger()) == "<test_agree.Stranger object>"
+        assert plain({"b", "a"}) == ["a", "b"]
+        assert plain([Words.ONE, (1, 2.5)]) == ["one", [1, 2.5]]
+        assert plain(float("nan")) == "nan"
+        assert plain(Mesh(dp=2)) == "dp=2"
+        assert json.loads(json.dumps(plain({"a": 1}))) == "{'a': 1}"
+
+    def test_numpy_numbers(self):
+        numpy = pytest.importorskip("numpy")
+        assert plain(numpy.int64(3)) == 3
+
+
+class TestWithout:
+    def test_a_job(self):
+        with pytest.raises(JobError, match="no distributed job is initialised"):
+            live.agree("dp=2")
+        with pytest.raises(JobError, match="no distributed job is initialised"):
+            live.record()
+
+    @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+    def test_a_timeout(self, seconds):
+        with pytest.raises(JobError, match="above 0"):
+            live.agree("dp=2", timeout=seconds)
+
+    def test_an_engine(self):
+        with pytest.raises(JobError, match="engine is one of torch, paddle, not 'jax'"):
+            current_job("jax")
+
+
+class TestWithin:
+    def test_an_answer(self):
+        assert within(5, lambda: 7) == 7
+
+    def test_an_error(self):
+        with pytest.raises(ZeroDivisionError):
+            within(5, lambda: 1 // 0)
+
+    def test_no_answer(self):
+        with pytest.raises(RankSilent, match="has not answered") as caught:
+            within(0.05, lambda: time.sleep(0.5))
+        assert caught.value.ranks == [0]
+
+    def test_who_this_process_is(self):
+        assert identity() == identity()
