@@ -136,7 +136,7 @@ def _run(arguments: list[str] | None) -> int:
 def _complain(message: str) -> int:
     """Tell an error in at most five lines of bounded length."""
     first, *rest = [_capped(line) for line in message.splitlines()[:_MOST_ERROR_LINES]] or [""]
-    print(f"rankatlas: {first}", *rest, sep="\n", file=sys.stderr)
+    say("\n".join([f"rankatlas: {first}", *rest]), err=True)
     return 2
 
 

@@ -21,10 +21,10 @@ from rankatlas.cli.common import (
     strict_option,
     tell_notes,
 )
-from rankatlas.cli.whole_file import whole_file
 from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError
 from rankatlas.job import Job
+from rankatlas.whole_file import whole_file
 
 _PAGE = 16  # ranks or groups on a page
 _MOST_RANKS = 10_000  # of a table or a JSON object, which are made in memory

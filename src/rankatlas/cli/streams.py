@@ -7,6 +7,8 @@ import os
 import sys
 from types import MappingProxyType
 
+from rankatlas.views.text import printable
+
 # What is printed instead where an encoding lacks a character.
 _STAND_INS = MappingProxyType({"→": "->", "─": "-", "·": "*", "×": "x", "…": "...", "−": "-", "–": "-"})
 
@@ -28,7 +30,7 @@ def say(text: str, err: bool = False) -> None:
     >>> say("rank 3")
     rank 3
     """
-    print(text, file=sys.stderr if err else sys.stdout)
+    print(printable(text), file=sys.stderr if err else sys.stdout)
 
 
 def stand_ins(error: UnicodeError) -> tuple[str, int]:

@@ -14,6 +14,8 @@ READ = (
     " training arguments of PaddleNLP 2.8 (tensor_parallel_degree, mp_degree …)"
     " and PaddleFormers 1.2 (tensor_model_parallel_size …)"
 )
+_MOST_YAML = 1 << 18  # characters; the reader is slow, and a configuration of that size is not written by hand
+_MOST_DEPTH = 100
 _MOST_KEYS = 8  # keys of a file that a message lists
 _MOST_TEXT = 1 << 16  # characters of a file that may be notation
 
@@ -90,19 +92,14 @@ def keys_in(content: Mapping[str, Any]) -> str:
 
 
 def _yaml(text: str, source: str) -> Any:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            _unique([(key.value, None) for key, _ in node.value], source)
-            return super().construct_mapping(node, deep)
+    if len(text) > _MOST_YAML:
+        raise SourceError(f"{shown(source)} is larger than 256 KiB; only JSON is read at that size", source=source)
+    if _depth(text) > _MOST_DEPTH:
+        raise SourceError(f"{shown(source)} is nested too deeply", source=source)
+    from rankatlas.dialects.careful_yaml import load
 
     try:
-        for token in yaml.scan(text, Loader=Loader):
-            # Aliases and merges could blow a small file up; no launch configuration needs them.
-            if isinstance(token, yaml.AliasToken) or (isinstance(token, yaml.ScalarToken) and token.value == "<<"):
-                raise SourceError(f"{shown(source)} uses YAML aliases or merges, which are not read", source=source)
-        return yaml.load(text, Loader=Loader)
+        return load(text, lambda keys: _unique([(key, None) for key in keys], source))
     except RankatlasError:
         raise
     except Exception as error:  # tagged values fail inside the reader in many ways
@@ -110,6 +107,18 @@ def _yaml(text: str, source: str) -> Any:
         raise SourceError(
             f"{shown(source)} is neither notation, JSON nor YAML: {detail}\n{READ}", source=source
         ) from None
+
+
+def _depth(text: str) -> int:
+    """The most brackets open at once, those in quotes counted too: reading them costs the square of their depth."""
+    deepest = depth = 0
+    for char in text:
+        if char in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif char in "]}":
+            depth -= 1
+    return deepest
 
 
 def _unique(pairs: list[tuple[Any, Any]], source: str) -> dict[Any, Any]:

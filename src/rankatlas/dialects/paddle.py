@@ -21,6 +21,7 @@ from rankatlas.topology.training_args import (
 )
 
 # Sets a size of the layout or looks as if it did; a virtual degree cuts layers, not ranks.
+_MOST_NOTES = 20
 _LOOKS_LIKE_A_DEGREE = re.compile(r"^(?!virtual_).*(_degree|_parallel_size|_parallel_degree|_group_size)$")
 _SHARED_WITH_MEGATRON = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 # What Megatron has not: one of these beside a shared name settles whose it is.
@@ -126,4 +127,5 @@ def _notes(content: Mapping[str, Any], release: str) -> list[str]:
             notes.append(f"{key}={shown(value)} is not understood and was left out; did you mean {near[key]}?")
         elif _LOOKS_LIKE_A_DEGREE.match(key) and key not in (*known, *OTHER_ARGUMENTS) and value not in (None, -1, 1):
             notes.append(f"{key}={shown(value)} is not understood and was left out")
-    return notes
+    hidden = len(notes) - _MOST_NOTES
+    return [*notes[:_MOST_NOTES], f"{hidden} more settings are not understood"] if hidden > 0 else notes

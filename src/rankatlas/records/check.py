@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import GroupMismatch
@@ -68,17 +69,18 @@ def _mismatch(kind: Kind, layout: Mesh | Atlas, families: dict[str, _Table]) -> 
     """The error for a kind that is none of `families`: held against the one it shares most groups with."""
     given = _table(kind)
     name, table = max(families.items(), key=lambda one: _likeness(given, one[1]))
-    wrong = next((place for place, ranks in enumerate(given) if place >= len(table) or ranks != table[place]), 0)
-    expected = list(table[wrong]) if wrong < len(table) else None
-    concerned = sorted({*given[wrong], *(expected or [])})
-    same = expected is not None and sorted(expected) == sorted(given[wrong])
+    pairs = enumerate(zip_longest(given, table))
+    wrong, (made, expected) = next((place, pair) for place, pair in pairs if pair[0] != pair[1])
+    concerned = sorted({*(made or ()), *(expected or ())})
+    order = "in another order " if made and expected and sorted(made) == sorted(expected) else ""
+    was = f"{order}{list(made)} was made" if made else "is not there"
     really = f"; they are its groups over {kind.axes}" if kind.axes else ""
     return GroupMismatch(
-        f"{kind.description}: the groups of {name} in {layout} were expected, whose group {wrong} is {expected}, and"
-        f" {'in another order ' if same else ''}{list(given[wrong])} was made (ranks {concerned}){really}",
+        f"{kind.description}: the groups of {name} in {layout} were expected, whose group {wrong} is"
+        f" {list(expected) if expected else None}, and {was} (ranks {concerned}){really}",
         kind=kind.description,
-        given=list(given[wrong]),
-        expected=expected,
+        given=list(made) if made else None,
+        expected=list(expected) if expected else None,
         ranks=concerned,
     )
 

@@ -97,12 +97,11 @@ def made_of(
     []
     """
     world_size = len(ranks)
-    layout = expected
-    if layout is None:
-        layout = infer_layout(kinds, world_size).layout
+    inference = infer_layout(kinds, world_size) if expected is None else None
+    layout = inference.layout if inference else expected
     if layout is not None:
         name_kinds(kinds, layout)
-    unexplained = [kind.description for kind in kinds if kind.axes is None]
+    unexplained = inference.unexplained if inference else [kind.description for kind in kinds if kind.axes is None]
     return LayoutRecord(
         world_size, ranks, kinds, layout, inferred=expected is None, unexplained=unexplained, framework=framework
     )

@@ -7,9 +7,10 @@ from typing import IO, Any
 from rich.console import Console
 from rich.text import Text
 
-from rankatlas.views.text import cut, first_groups, members, no_role, order_words
+from rankatlas.views.text import cut, first_groups, members, no_role, order_words, printable
 
 _WIDE = 120  # columns of a terminal that has room for words in the table
+_NARROW = 20  # columns below which a terminal is not believed
 _ELASTIC = ("first groups", "members")  # the columns that are cut where there is no room: what is before them counts
 _ROOM = 20  # columns such a one should have, if the gaps can be made smaller for it
 
@@ -110,7 +111,8 @@ def _print_table(out: Console, columns: list[str], rows: list[list[str]]) -> boo
     gap, wanted = 3, widths[-1]
     if out.is_terminal:
         firm = sum(widths[:-1])
-        rooms = {gap: out.width - firm - gap * (len(columns) - 1) for gap in (3, 2, 1)}
+        width = out.width if out.width >= _NARROW else _WIDE  # a terminal that does not know its width says 0 or 1
+        rooms = {gap: width - firm - gap * (len(columns) - 1) for gap in (3, 2, 1)}
         needed = min(wanted, _ROOM) if columns[-1] in _ELASTIC else wanted
         gap = next((gap for gap, room in rooms.items() if room >= needed), 1)
         if columns[-1] in _ELASTIC:
@@ -128,9 +130,9 @@ def _print_table(out: Console, columns: list[str], rows: list[list[str]]) -> boo
 
 def _whole_line(out: Console, text: str, style: str = "") -> None:
     """A line that rich neither wraps nor cuts."""
-    out.print(Text(text, style=style), soft_wrap=True)
+    out.print(Text(printable(text), style=style), soft_wrap=True)
 
 
 def _line(out: Console, text: str, style: str = "") -> None:
     """A line that a terminal may wrap between words."""
-    out.print(Text(text, style=style), soft_wrap=not out.is_terminal)
+    out.print(Text(printable(text), style=style), soft_wrap=not out.is_terminal or out.width < _NARROW)

@@ -161,3 +161,14 @@ def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def printable(text: str) -> str:
+    r"""`text` with every character escaped that could steer a terminal: names and keys come from anybody's files.
+
+    >>> printable("a\x1b[31mb")
+    'a\\u001b[31mb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else f"\\u{ord(char):04x}" for char in text)
