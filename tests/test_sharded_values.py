@@ -213,6 +213,17 @@ def test_frozen_values():
     assert {**found, "normal": None} == {**FROZEN, "normal": None}
 
 
+@given(st.integers(1, 5), st.integers(1, 4), st.data())
+@settings(max_examples=40)
+def test_wide_rows_are_numbered_in_blocks_of_64_columns(rows, blocks, data):
+    """Pieces made of whole columns stay long runs of words; checkpoints rely on the numbering."""
+    stream = stream_of(ALONE)
+    words = sharded_uniform(stream, (rows * blocks * 64,), (None,), 0)
+    found = sharded_uniform(stream, (rows, blocks * 64), (None, None), 0)
+    row, block, column = (data.draw(st.integers(0, size - 1)) for size in (rows, blocks, 64))
+    assert found[row, block * 64 + column] == words[(block * rows + row) * 64 + column]
+
+
 FROZEN = {
     "uniform": [[0.6321274613966827, 0.2038885973911343], [0.5295890809681852, 0.6899786756571836]],
     "normal": [[-0.12311884012030515, 0.34342479540670173], [0.4853843797737714, 0.762956752799514]],

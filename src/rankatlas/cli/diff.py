@@ -53,7 +53,8 @@ def command(
         charts = {name: change.to_dict() if change else None for name, change in changes.items()}
         facts = {"equal": equal, "first": str(jobs[0].layout), "second": str(jobs[1].layout), "moved": moved}
         facts["notes"] = {name: list(job.notes) for name, job in zip("AB", jobs)}
-        print_json({**facts, **(charts.get("") or {"charts": charts})})
+        # A chart has an "equal" of its own; the whole answer's is ours.
+        print_json({**(charts.get("") or {"charts": charts}), **facts})
     else:
         hosts = [f"rank {one['rank']} moved from {one['first']} to {one['second']}" for one in moved[:_SHOWN]]
         hosts += [f"{len(moved) - _SHOWN} more ranks moved"] if len(moved) > _SHOWN else []
