@@ -164,8 +164,9 @@ def as_json(facts: dict[str, Any]) -> str:
     import json
 
     from rankatlas.views.facts import plain
+    from rankatlas.views.text import printable
 
-    return json.dumps(facts, indent=2, ensure_ascii=False, default=plain)
+    return printable(json.dumps(facts, indent=2, ensure_ascii=False, default=plain))
 
 
 def print_json(facts: dict[str, Any]) -> None:

@@ -106,8 +106,8 @@ class Topology:
         >>> print(Topology.from_args(args, rank=5, world_size=16).mesh)
         dp=1 pp=2 sharding=4 sep=1 mp=2
         """
-        warn_of_near_misses(args, release)
         settled = read_arguments(args, world_size, release=release, auto_parallel=auto_parallel, gpt3=gpt3)
+        warn_of_near_misses(args, release)
         degrees = {f"{axis}_degree": degree for axis, degree in settled.degrees.items()}
         return cls(rank, world_size, **degrees, order=settled.order)
 

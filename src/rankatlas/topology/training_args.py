@@ -177,9 +177,10 @@ def flag(args: object, name: str) -> bool:
 
 def _check(args: object, release: str) -> None:
     """Raise ArgumentsError unless `args` can hold arguments of `release`, and of no other one."""
-    if release not in _LONG:
+    if not isinstance(release, str) or release not in _LONG:
         raise ArgumentsError(f"release must be one of {', '.join(_LONG)}; got {shown(release)}", names=("release",))
-    if args is None or isinstance(args, (str, bytes, int, float, list, tuple)):
+    holds = isinstance(args, Mapping) or hasattr(args, "__dict__") or hasattr(args, "__slots__")
+    if not holds or callable(args) or isinstance(args, (str, bytes, int, float, list, tuple, set, frozenset)):
         raise ArgumentsError(
             f"training arguments are a mapping or an object that has them, not {shown(args)}", names=()
         )
