@@ -164,6 +164,11 @@ def test_every_picture_is_shown_and_every_picture_shown_is_there():
     assert shown == {path.name for path in (DOCS / "img").iterdir()}
 
 
+def test_the_readme_shows_what_the_example_printed():
+    printed = (ROOT / "examples/catch_a_mismatch/output.txt").read_text().partition("\n3. ")[0].strip()
+    assert f"```text\n{printed}\n```" in (ROOT / "README.md").read_text()
+
+
 def test_the_table_of_errors_has_every_error():
     page = (DOCS / "errors.md").read_text(encoding="utf-8")
     classes = [name for name, value in vars(errors).items() if inspect.isclass(value)]
@@ -173,9 +178,8 @@ def test_the_table_of_errors_has_every_error():
 def test_the_drawn_tree_of_errors_is_the_tree_of_errors():
     page = (DOCS / "errors.md").read_text(encoding="utf-8")
     drawn, above = {}, {}
-    for line in re.findall(
-        r"^[│├└─ ]*\w+Error.*$", page[page.index("```text") : page.index("```python")], re.MULTILINE
-    ):
+    tree = page[page.index("```text") : page.index("```python")]
+    for line in re.findall(r"^[│├└─ ]*[A-Z]\w+(?: \(\w+\))?$", tree, re.MULTILINE):
         name, builtin = re.fullmatch(r"\W*(\w+)(?: \((\w+)\))?", line).groups()
         depth = line.index(name) // 4
         above[depth] = name

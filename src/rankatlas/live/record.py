@@ -15,7 +15,7 @@ from rankatlas.errors import JobError, LaunchError, RankSilent
 from rankatlas.live.jobs import Store, current_job, identity, within
 from rankatlas.live.launch import Launch
 from rankatlas.records.check import check_record
-from rankatlas.records.kinds import sort_kinds
+from rankatlas.records.kinds import shortest, sort_kinds
 from rankatlas.records.record import LayoutRecord, made_of
 from rankatlas.whole_file import whole_file
 
@@ -94,14 +94,14 @@ def _gather(
     started = time.monotonic()
     try:
         round_ = f"{_PREFIX}/{store.count(f'{_PREFIX}/calls/{rank}/{identity()}')}"
-        store.set(f"{round_}/rank/{rank}", _packed(own))
+        store.set(f"{round_}/rank/{rank}", _packed({**own, "groups": [_short(one) for one in own["groups"]]}))
         if store.count(f"{round_}/arrived") == world_size:
             store.set(f"{round_}/full", b"1")
         if rank == 0:
             keys = [f"{round_}/rank/{other}" for other in range(world_size)]
             full = store.wait([f"{round_}/full"], timeout)
             missing = [] if full else [other for other, key in enumerate(keys) if not store.has(key)]
-            made = None if missing else put_together([_unpacked(text) for text in store.get_all(keys)])
+            made = None if missing else put_together([_long(_unpacked(text)) for text in store.get_all(keys)])
             store.set(f"{round_}/all", _packed({"missing": missing, "record": made and made.to_dict()}))
         else:
             if not store.wait([f"{round_}/all"], timeout + _GRACE):
@@ -119,6 +119,19 @@ def _gather(
         waited = time.monotonic() - started
         raise RankSilent(f"ranks {missing} did not come to the record within {waited:.0f} s", ranks=missing)
     return made
+
+
+def _short(group: dict[str, Any]) -> dict[str, Any]:
+    """A group as it is sent: most are progressions, whatever their size."""
+    members = shortest(group["ranks"])
+    if not isinstance(members, range):
+        return group
+    return {**group, "ranks": None, "range": [members.start, members.stop, members.step]}
+
+
+def _long(said: dict[str, Any]) -> dict[str, Any]:
+    groups = [{**one, "ranks": range(*one["range"])} if "range" in one else one for one in said["groups"]]
+    return {**said, "groups": groups}
 
 
 def _packed(value: object) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -36,7 +36,8 @@ _MOST_AXES = 10  # 2^10 sets of axes are tried; no layout has more axes of size 
 
 
 _Place = tuple[int, int]
-_Views = dict[tuple[int, ...], set[int]]  # members as somebody saw them → who saw them so
+Members = range | tuple[int, ...]
+_Views = dict[Members, set[int]]  # members as somebody saw them → who saw them so
 
 
 class Kind:
@@ -94,7 +95,7 @@ def sort_kinds(seen: Mapping[int, Iterable[Mapping[str, Any]]]) -> list[Kind]:
             place: _Place = (0, number) if isinstance(number, int) else (1, unnumbered[description])
             unnumbered[description] += place[0]
             found = views.setdefault(description, {}).setdefault(place, {})
-            found.setdefault(tuple(group["ranks"]), set()).add(rank)
+            found.setdefault(shortest(group["ranks"]), set()).add(rank)
     return [kind for description, places in views.items() for kind in _kinds(description, places)]
 
 
@@ -115,9 +116,25 @@ def _kinds(description: str, places: dict[_Place, _Views]) -> Iterator[Kind]:
 
 def _kind(description: str, groups: _Views) -> Kind:
     """One kind; a rank whose view of its group not all of its members share disagrees."""
-    ordered = sorted(groups, key=lambda ranks: (min(ranks, default=-1), ranks))
+    ordered = sorted(groups, key=lambda ranks: (min(ranks, default=-1), tuple(ranks)))
     odd = sorted({rank for ranks, viewers in groups.items() for rank in viewers if viewers != set(ranks)})
     return Kind(description, [list(ranks) for ranks in ordered], disagreements=odd)
+
+
+def shortest(ranks: Sequence[int]) -> Members:
+    """A `range` where the members are one, else a tuple: every rank of a large job tells of groups of thousands.
+
+    >>> shortest([0, 2, 4]), shortest([0, 1, 4])
+    (range(0, 6, 2), (0, 1, 4))
+    """
+    if isinstance(ranks, range):
+        return ranks
+    if len(ranks) > 1 and ranks[0] != ranks[1]:
+        step = ranks[1] - ranks[0]
+        found = range(ranks[0], ranks[-1] + step, step)
+        if len(found) == len(ranks) and list(found) == list(ranks):
+            return found
+    return tuple(ranks)
 
 
 def name_kinds(kinds: Iterable[Kind], layout: Mesh | Atlas) -> None:

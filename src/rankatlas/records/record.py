@@ -64,14 +64,22 @@ class LayoutRecord:
         if (fields.get("format"), fields.get("version")) != (FORMAT, VERSION):
             raise DescriptionError(f"this is no {FORMAT} of version {VERSION}")
         try:
+            world_size = int(fields["world_size"])
             kinds = [
-                Kind(str(one["description"]), _tables(one["groups"]), one["axes"], list(one["disagreements"]))
+                Kind(
+                    str(one["description"]),
+                    _tables(one["groups"], world_size),
+                    None if one["axes"] is None else str(one["axes"]),
+                    _tables([one["disagreements"]], world_size)[0],
+                )
                 for one in fields["kinds"]
             ]
             ranks = [{**one, "rank": int(one["rank"]), "host": str(one["host"])} for one in fields["ranks"]]
+            if [one["rank"] for one in ranks] != list(range(world_size)):
+                raise ValueError(f"it tells of {len(ranks)} ranks, which are not 0 to {world_size - 1}")
             layout = None if fields["layout"] is None else layout_from_dict(fields["layout"])
             return cls(
-                int(fields["world_size"]),
+                world_size,
                 ranks,
                 kinds,
                 layout,
@@ -82,7 +90,7 @@ class LayoutRecord:
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, DescriptionError):
                 raise
-            raise DescriptionError(f"this record is damaged: {error!r}") from None
+            raise DescriptionError(f"this record is damaged: {error!r:.200}") from None
 
     def __repr__(self) -> str:
         return f"LayoutRecord({self.world_size} ranks, {len(self.kinds)} kinds of groups, layout={self.layout!r})"
@@ -107,5 +115,9 @@ def made_of(
     )
 
 
-def _tables(groups: Any) -> list[list[int]]:
-    return [[int(rank) for rank in ranks] for ranks in groups]
+def _tables(groups: Any, world_size: int) -> list[list[int]]:
+    tables = [[int(rank) for rank in ranks] for ranks in groups]
+    outside = [rank for ranks in tables for rank in ranks if not 0 <= rank < world_size]
+    if outside:
+        raise ValueError(f"rank {outside[0]} in a group of {world_size} ranks")
+    return tables
