@@ -1,4 +1,4 @@
-"""Which elements of a global array a rank holds, and where they stand among the draws of a stream."""
+"""Which elements of a global array a rank holds, as rows of equal width at equal distance."""
 
 from __future__ import annotations
 
@@ -10,30 +10,26 @@ from rankatlas.core.border import as_int, in_order
 from rankatlas.errors import DuplicateAxisError, InputError, shown
 from rankatlas.seeding.plan import Stream
 
-BLOCK = 64  # columns of a block; pieces of column-parallel weights are nearly always multiples of it
 _MOST_ELEMENTS = 2**63 - 1
 
 Spec = Sequence[str | Sequence[str] | None]
 
 
 class Piece:
-    """The part of a global array that one rank holds, and where its elements stand among the draws of a stream.
+    """The part of a row-major global array that one rank holds.
 
-    Draws are counted in column blocks: a last dimension that is a multiple of 64 is cut into blocks of 64 columns, and
-    the rows of one block stand together.  So a piece made of whole rows and one made of whole columns are both a few
-    long runs.  Any other last dimension is one block, which is plain row-major order.
-
-    `shape` is the piece's own shape, `count` its number of elements, `columns` its range of the last dimension.
+    `shape` is its own shape, `count` its number of elements.  In the flat global array it is made of slabs, each some
+    runs of `width` elements, `period` apart.
 
     >>> from rankatlas import Mesh
     >>> from rankatlas.seeding import SeedPlan
     >>> stream = SeedPlan(1, Mesh(tp=2)).stream("w", same="tp")
-    >>> piece = Piece(stream, (3, 256), (None, "tp"), 1)
-    >>> piece.shape, piece.columns, list(piece.row_runs()), list(piece.blocks())
-    ((3, 128), range(128, 256), [(0, 3)], [(384, 0, 64), (576, 0, 64)])
+    >>> piece = Piece(stream, (3, 4), (None, "tp"), 1)
+    >>> piece.shape, piece.width, piece.period, list(piece.slabs())
+    ((3, 2), 2, 4, [(2, 3)])
     """
 
-    __slots__ = ("_begins", "_global", "block", "columns", "count", "shape")
+    __slots__ = ("_begins", "_global", "count", "period", "shape", "width")
 
     def __init__(self, stream: Stream, global_shape: Sequence[int], spec: Spec, rank: int) -> None:
         if not isinstance(stream, Stream):
@@ -72,34 +68,29 @@ class Piece:
                 f"stream {shown(stream.name)} differs along {', '.join(unlike)}, so its pieces there belong to other"
                 " arrays; give a stream that is the same along the axes that split the array"
             )
+        self._global = sizes
+        self._begins = begins
         self.shape = tuple(lengths)
         self.count = prod(lengths)
-        # A scalar is one row of one column, and a vector one row.
-        self._global = [1] * max(0, 2 - len(sizes)) + sizes if sizes else [1, 1]
-        self._begins = [0] * (len(self._global) - len(begins)) + begins
-        last = self._global[-1]
-        self.columns = range(self._begins[-1], self._begins[-1] + (lengths[-1] if lengths else 1))
-        self.block = BLOCK if last % BLOCK == 0 and last > 0 else last
+        self.width, self.period = self._run()
 
-    def row_runs(self) -> Iterator[tuple[int, int]]:
-        """(first row, number of rows) of every run of rows of the piece that stand together, ascending."""
-        leading = self._global[:-1]
-        lengths = ([1] * len(leading) + list(self.shape[:-1]))[len(self.shape[:-1]) :]
-        strides = [prod(leading[place + 1 :]) for place in range(len(leading))]
-        # Rows stand together from the innermost dimension that is cut on.
-        cut = next((d for d in reversed(range(len(leading))) if lengths[d] != leading[d]), 0)
+    def _run(self) -> tuple[int, int]:
+        """Length of a run of consecutive elements, and the distance to the next run."""
+        width = period = 1
+        for size, length in zip(reversed(self._global), reversed(self.shape)):
+            width *= length
+            period *= size
+            if length != size:
+                break
+        return width, period
+
+    def slabs(self) -> Iterator[tuple[int, int]]:
+        """(first element, number of runs) of every slab, ascending: runs of one slab are `period` apart."""
+        strides = [prod(self._global[dimension + 1 :]) for dimension in range(len(self._global))]
+        # The dimension that is cut (or the first one), and the one before it, whose places are the runs of a slab.
+        cut = next((d for d in reversed(range(len(self.shape))) if self.shape[d] != self._global[d]), 0)
+        before = cut - 1
         start = sum(begin * stride for begin, stride in zip(self._begins, strides))
-        rows = prod(lengths[cut:])
-        for places in product(*(range(length) for length in lengths[:cut])):
+        rows = self.shape[before] if before >= 0 else 1
+        for places in product(*(range(length) for length in self.shape[: max(before, 0)])):
             yield start + sum(place * stride for place, stride in zip(places, strides)), rows
-
-    def blocks(self) -> Iterator[tuple[int, int, int]]:
-        """(number of the draw its first row begins with, first column, end) of every block the columns touch.
-
-        Columns are counted inside the block.
-        """
-        rows = prod(self._global[:-1])
-        for block in range(self.columns.start // self.block, -(-self.columns.stop // self.block)):
-            begin = block * self.block
-            first, end = max(self.columns.start, begin) - begin, min(self.columns.stop - begin, self.block)
-            yield block * rows * self.block, first, end

@@ -1,8 +1,8 @@
 """Random values that do not depend on the layout: each rank draws its piece, and the pieces are always the same array.
 
 Philox 4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), as numpy implements it, is keyed
-by the stream; every element of the global array has a number (see `Piece`) and takes the word of that number.  So any
-rank can draw any piece by itself.
+by the stream; element i of the global array, counted row-major, takes word i of its output.  So any rank can draw any
+piece by itself.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # The second word of the key: two kinds of values of one stream must not be made of the same words.
 _UNIFORM, _NORMAL, _DROPOUT = 1, 2, 3
+_CHUNK = 1 << 20  # units drawn at once where rows are cut out of what was drawn
 _CACHED = 1 << 14  # words of one step of the normal transform
 _WORTH_SKIPPING = 768  # units: jumping over fewer takes longer than drawing them
 
@@ -100,12 +101,7 @@ def sharded_dropout_mask(
         raise InputError(f"keep is a probability from 0 to 1, not {shown(keep)}")
     piece = Piece(stream, global_shape, spec, rank)
     source = _Source(
-        stream.seed(rank),
-        _DROPOUT,
-        draw,
-        8,
-        lambda generator, count: _halves(generator.bit_generator, count) < bar,
-        dtype="bool",
+        stream.seed(rank), _DROPOUT, draw, 8, lambda generator, count: _halves(generator.bit_generator, count) < bar
     )
     return _given(_filled(piece, source), framework)
 
@@ -114,13 +110,7 @@ class _Source:
     """Units of one Philox stream from any place on: `per_block` of them are made of each block of four words."""
 
     def __init__(
-        self,
-        seed: int,
-        kind: int,
-        draw: int,
-        per_block: int,
-        make: Callable[[numpy.random.Generator, int], Array],
-        dtype: str = "float64",
+        self, seed: int, kind: int, draw: int, per_block: int, make: Callable[[numpy.random.Generator, int], Array]
     ) -> None:
         import numpy
 
@@ -132,7 +122,6 @@ class _Source:
         )
         self._generator = numpy.random.Generator(self._bits)
         self._make = make
-        self.dtype = dtype
         self._per_block = per_block
         self._block = 0
 
@@ -149,36 +138,23 @@ class _Source:
 
 
 def _filled(piece: Piece, source: _Source) -> Array:
-    """The piece, block by block, in steps that stay in the cache."""
+    """The piece, row by row, or many rows at once where the gaps between them are short."""
     import numpy
 
-    width = len(piece.columns)
-    made = numpy.empty((piece.count // width if width else 0, width), dtype=source.dtype)
+    width, period = piece.width, piece.period
     if not piece.count:
-        return made.reshape(piece.shape)
-    row = 0
-    for first_row, rows in piece.row_runs():
-        column = 0
-        for base, first, end in piece.blocks():
-            target = made[row : row + rows, column : column + end - first]
-            _fill_block(target, source, base + first_row * piece.block, piece.block, first)
-            column += end - first
-        row += rows
-    return made.reshape(piece.shape)
-
-
-def _fill_block(target: Array, source: _Source, start: int, block: int, first: int) -> None:
-    """Rows of one block: its columns from `first` on, each row `block` draws after the one before."""
-    rows, width = target.shape
-    if block - width > _WORTH_SKIPPING:
-        for row in range(rows):
-            target[row] = source.units(start + row * block + first, width)
-        return
-    step = max(1, _CACHED // block)
-    for row in range(0, rows, step):
-        taken = min(step, rows - row)
-        drawn = source.units(start + row * block, taken * block).reshape(taken, block)
-        target[row : row + taken] = drawn[:, first : first + width]
+        return source.units(0, 0).reshape(piece.shape)
+    parts = []
+    for start, rows in piece.slabs():
+        if rows == 1 or period - width > _WORTH_SKIPPING:
+            parts += [source.units(start + row * period, width) for row in range(rows)]
+            continue
+        step = max(1, _CHUNK // period)
+        for row in range(0, rows, step):
+            taken = min(step, rows - row)
+            drawn = source.units(start + row * period, taken * period)
+            parts.append(drawn.reshape(taken, period)[:, :width].reshape(-1))
+    return (parts[0] if len(parts) == 1 else numpy.concatenate(parts)).reshape(piece.shape)
 
 
 def _normal(generator: numpy.random.Generator, count: int) -> Array:
