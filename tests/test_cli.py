@@ -10,33 +10,11 @@ from pathlib import Path
 import pytest
 
 from rankatlas import Atlas, Mesh
-from rankatlas.cli.main import main
 from rankatlas.core import parse_layout
 from rankatlas.views.rows import group_lines
 
 LAYOUTS = Path(__file__).parent.parent / "examples" / "layouts"
 ATLAS = "dense: pp=2 dp=4 tp=2; expert: pp=2 edp=2 ep=4; shared: pp"
-
-
-class Answer:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self):
-        assert self.code in (0, 1), self.err
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments: str) -> Answer:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return Answer(ended.value.code, captured.out, captured.err)
-
-    return call
 
 
 class TestShow:
@@ -426,7 +404,7 @@ class TestCheckGroups:
 
     @pytest.fixture
     def check(self, run, tmp_path):
-        def call(table: object, *arguments: str) -> Answer:
+        def call(table: object, *arguments: str):
             path = tmp_path / "groups.json"
             path.write_text(json.dumps(table))
             return run("check-groups", str(path), *arguments)

@@ -7,10 +7,8 @@ import json
 import pytest
 
 from rankatlas import Atlas, Mesh
-from rankatlas.cli.main import main
 from rankatlas.records import Kind
 from rankatlas.records.record import made_of
-from test_cli import Answer
 
 MESH = Mesh(pp=2, dp=2, tp=4)
 MEGATRON = {
@@ -28,17 +26,6 @@ def groups(layout, *axes):
 def kinds_of(layout, chart=""):
     mesh = layout[chart] if chart else layout
     return [Kind(MEGATRON[axis], groups(mesh, axis)) for axis in mesh.axes if axis in MEGATRON]
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments: str) -> Answer:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return Answer(ended.value.code, captured.out, captured.err)
-
-    return call
 
 
 @pytest.fixture
