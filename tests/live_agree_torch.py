@@ -28,6 +28,7 @@ from rankatlas.adapters import torch_job
 
 FOLDER = Path(sys.argv[1])
 LAYOUT = Mesh(pp=2, dp=2, tp=2)
+FOUR, OTHER_FOUR = Mesh(pp=2, tp=2), Mesh(tp=2, pp=2)
 OTHER = Mesh(pp=2, tp=2, dp=2)
 TIMEOUT = 1.5
 
@@ -160,7 +161,7 @@ def late(rank):
     start(rank, 4, "late")
     if rank == 3:
         time.sleep(TIMEOUT + 1)
-    return told(lambda: live.agree(LAYOUT, timeout=TIMEOUT))
+    return told(lambda: live.agree(FOUR, timeout=TIMEOUT))
 
 
 def tells_and_goes(odd):
@@ -173,7 +174,7 @@ def tells_and_goes(odd):
             return None
         if rank == 1:
             time.sleep(0.3)
-        return told(lambda: live.agree(OTHER if rank == 3 else LAYOUT, timeout=TIMEOUT))
+        return told(lambda: live.agree(OTHER_FOUR if rank == 3 else FOUR, timeout=TIMEOUT))
 
     return work
 
@@ -193,7 +194,7 @@ def dies_before(victim):
         start(rank, 4, f"before{victim}")
         if rank == victim:
             die()
-        return told(lambda: live.agree(LAYOUT, timeout=TIMEOUT))
+        return told(lambda: live.agree(FOUR, timeout=TIMEOUT))
 
     return work
 
@@ -206,7 +207,7 @@ def dies_after(victim):
         if rank == victim:
             module = sys.modules["rankatlas.live.agree"]  # the name in the package is the function
             module._judge = module._await_verdict = die
-        return told(lambda: live.agree(LAYOUT, timeout=TIMEOUT))
+        return told(lambda: live.agree(FOUR, timeout=TIMEOUT))
 
     return work
 
@@ -219,7 +220,7 @@ def keeper(signal_number, port):
         if rank == 0:
             time.sleep(0.3)
             os.kill(os.getpid(), signal_number)
-        return told(lambda: live.agree(LAYOUT, timeout=TIMEOUT))
+        return told(lambda: live.agree(FOUR, timeout=TIMEOUT))
 
     return work
 
@@ -231,7 +232,7 @@ def job_on(port, name):
         start(rank, 4, name)
         shared = client(port, 4)
         torch_job.TorchJob.store = lambda self: torch_job.TorchStore(shared)
-        return told(lambda: live.agree(LAYOUT, timeout=TIMEOUT))
+        return told(lambda: live.agree(FOUR, timeout=TIMEOUT))
 
     return work
 

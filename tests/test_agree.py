@@ -8,12 +8,15 @@ import sys
 import time
 from enum import Enum
 
+import numpy
 import pytest
+import torch
 
 from rankatlas import Atlas, Mesh, live
 from rankatlas.errors import InputError, JobError, RankSilent
+from rankatlas.live.agree import _camps
 from rankatlas.live.fields import flat, layout_fields, plain
-from rankatlas.live.jobs import current_job, identity, within
+from rankatlas.live.jobs import current_job, identity, refuse_other_world, within
 from test_live_groups import HERE, environment, free_ports, run_all
 
 TIMEOUT = 1.5  # of live_agree_torch.py
@@ -231,11 +234,35 @@ class TestFields:
         assert plain([Words.ONE, (1, 2.5)]) == ["one", [1, 2.5]]
         assert plain(float("nan")) == "nan"
         assert plain(Mesh(dp=2)) == "dp=2"
-        assert json.loads(json.dumps(plain({"a": 1}))) == "{'a': 1}"
+        assert plain([{"a": 1}]) == [[["a", 1]]]
+        assert plain(10**5000).startswith("0x")
 
     def test_numpy_numbers(self):
-        numpy = pytest.importorskip("numpy")
         assert plain(numpy.int64(3)) == 3
+        assert plain(numpy.float64(1.5)) == 1.5
+        assert plain(numpy.array(float("nan"))) == "nan"
+
+    @pytest.mark.parametrize("make", [numpy.array, torch.tensor])
+    def test_arrays_are_told_exactly(self, make):
+        assert plain(make(1.5)) == 1.5
+        assert plain(make([1.5, 2.5])) == [1.5, 2.5]
+        assert plain(make([1.00001])) != plain(make([1.00002]))
+        one, other = list(range(5000)), list(range(5000))
+        other[2500] = 0
+        assert plain(make(one)) == plain(make(one)) != plain(make(other))
+        assert len(plain(make(one))) < 100
+
+    def test_what_cannot_be_told(self):
+        endless = []
+        endless.append(endless)
+        around = {}
+        around["again"] = around
+        for extra in ({"a": endless}, around, {"a": torch.empty(2, device="meta")}):
+            with pytest.raises(InputError):
+                flat(extra)
+
+    def test_an_empty_mapping_is_a_field(self):
+        assert flat({"a": {}}) != flat({})
 
 
 class TestWithout:
@@ -245,10 +272,58 @@ class TestWithout:
         with pytest.raises(JobError, match="no distributed job is initialised"):
             live.record()
 
-    @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+    @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e10, None, "3", True])
     def test_a_timeout(self, seconds):
-        with pytest.raises(JobError, match="above 0"):
-            live.agree("dp=2", timeout=seconds)
+        for call in (lambda: live.agree("dp=2", timeout=seconds), lambda: live.record(timeout=seconds)):
+            with pytest.raises(JobError, match="above 0"):
+                call()
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda: live.agree("dp=2", extra=[1]),
+            lambda: live.agree("dp=2", extra={"config": "a" * 9_000_000}),
+            lambda: live.record(expect=5),
+            lambda: live.verify(None),
+            lambda: live.verify("dp=2", axes=5),
+        ],
+    )
+    def test_what_no_store_should_hear(self, call):
+        with pytest.raises(InputError):
+            call()
+
+    @pytest.mark.parametrize("layout", [Mesh(dp=4, tp=2), Mesh(dp=4, first_rank=2), "dp=2", Atlas(a=Mesh(dp=8))])
+    def test_another_world(self, layout):
+        refuse_other_world(Mesh(dp=2, tp=2), 4)
+        refuse_other_world({"dp": 8}, 4)
+        with pytest.raises(JobError, match="this job has 4"):
+            refuse_other_world(layout, 4)
+
+
+class TestCamps:
+    """What rank 0 tells of the others' words: told apart as they look, and bounded."""
+
+    def camps(self, *fields):
+        said = [{"host": "a", "fields": one} for one in fields]
+        texts = [json.dumps(one, sort_keys=True) for one in fields]
+        return _camps(said, texts, texts[0])
+
+    @pytest.mark.parametrize(("one", "other"), [(1, 1.0), (True, 1), (None, "None "), ("1", 1)])
+    def test_alike_and_not_equal(self, one, other):
+        (camp,) = self.camps({"x": one}, {"x": other})
+        assert list(camp["fields"]) == ["x"]
+
+    def test_none_is_not_missing(self):
+        (camp,) = self.camps({"x": None}, {})
+        assert camp["fields"] == {"x": ["None", None]}
+
+    def test_long_values(self):
+        (camp,) = self.camps({"x": "a" * 10**5}, {"x": "a" * 10**5 + "b"})
+        assert len(json.dumps(camp)) < 2000
+        assert camp["fields"]["x"][0] != camp["fields"]["x"][1]
+
+    def test_many(self):
+        assert len(self.camps(*({"x": number} for number in range(1000)))) == 64
 
     def test_an_engine(self):
         with pytest.raises(JobError, match="engine is one of torch, paddle, not 'jax'"):

@@ -140,6 +140,44 @@ class TestWhere:
         assert run("where", "--coordinate", "pp=1,tp=3", write(MESH), "--json").json["ranks"] == [11, 15]
 
 
+class TestWhatWasMadeCounts:
+    """A record is of groups that were made, not of the layout that was meant."""
+
+    swapped = (Kind("tp", [[0, 2], [1, 3]]), Kind("dp", [[0, 1], [2, 3]]))
+    right = (Kind("tp", [[0, 1], [2, 3]]), Kind("dp", [[0, 2], [1, 3]]))
+    mesh = Mesh(dp=2, tp=2)
+
+    def test_swapped_names_are_told(self, run, write):
+        path = write(self.mesh, list(self.swapped))
+        notes = ["the groups called tp are those of dp", "the groups called dp are those of tp"]
+        assert run("show", path, "--json").json["notes"] == notes
+        assert notes[0] in run("where", "0", path).out
+        answer = run("check-groups", path, str(self.mesh))
+        assert answer.code == 1
+
+    def test_diff_compares_what_was_made(self, run, write):
+        a, b = write(self.mesh, list(self.right)), write(self.mesh, list(self.swapped), name="b.json")
+        answer = run("diff", a, b)
+        assert answer.code == 1
+        assert "groups made as tp differ: group 0 is [0, 1] in A and [0, 2] in B" in answer.out
+        facts = run("diff", a, b, "--json").json
+        assert facts["equal"] is False
+        assert facts["made"][0] == {"description": "tp", "group": 0, "first": [0, 1], "second": [0, 2]}
+        assert run("diff", a, a).code == 0
+
+    def test_diff_sees_a_kind_that_only_one_made(self, run, write):
+        a = write(self.mesh, list(self.right))
+        b = write(self.mesh, [*self.right, Kind("stray", [[0, 3]])], name="b.json")
+        answer = run("diff", a, b)
+        assert answer.code == 1
+        assert "groups made as stray differ: group 0 is not there in A and [0, 3] in B" in answer.out
+
+    def test_where_shows_what_was_made(self, run, write):
+        path = write(self.mesh, [Kind("tp", [[0, 3], [1, 2]]), self.right[1]])
+        assert "  tp  [1, 2]" in run("where", "2", path).out.splitlines()
+        assert run("where", "2", path, "--json").json["made_otherwise"] == [{"description": "tp", "ranks": [1, 2]}]
+
+
 class TestDiff:
     def test_the_same(self, run, write):
         answer = run("diff", write(MESH, name="a.json"), write(MESH, name="b.json"))

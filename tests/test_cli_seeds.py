@@ -97,7 +97,40 @@ def test_the_seeds_of_the_reference(run):
 def test_a_page_of_the_reference(run):
     lines = run("dp=1048576 tp=8 first_rank=100", "--reference").splitlines()
     assert (lines[1].split()[0], lines[16].split()[0]) == ("100", "115")
-    assert lines[17] == "8,388,592 more ranks"
+    assert lines[17] == "8,388,592 more ranks; --ranks lists others"
+
+
+def test_the_reference_of_chosen_ranks(run):
+    facts = json.loads(run("pp=4 dp=16 mp=8", "--reference", "--ranks", "301,500-511", "--json"))
+    assert [row["rank"] for row in facts["ranks"]] == [301, *range(500, 512)]
+    expected = distributed_seeds(1234, Mesh(pp=4, dp=16, mp=8), rank=301)
+    assert tuple(facts["ranks"][0].values()) == (301, *expected)
+    assert "rank 512 is outside" in run("pp=4 dp=16 mp=8", "--reference", "--ranks", "512", code=2)
+    assert "65,536" in run("dp=1048576", "--reference", "--ranks", "0-1048575", code=2)
+    assert "--reference" in run("dp=8", "--ranks", "0", code=2)
+
+
+def test_the_base_is_that_of_the_configuration(run, tmp_path):
+    path = tmp_path / "args.json"
+    path.write_text(json.dumps({"mp_degree": 2, "seed": 7}))
+    assert json.loads(run(str(path), "-n", "8", "--reference", "--json"))["base"] == 7
+    assert json.loads(run(str(path), "-n", "8", "--json"))["base"] == 7
+    assert json.loads(run(str(path), "-n", "8", "--reference", "--json", "--base", "9"))["base"] == 9
+
+
+def test_the_axes_a_scheme_forgets_are_told(run):
+    out = run("pp=2 cp=2 dp=2", "--scheme", "base+pp+2*dp")
+    assert out.splitlines()[-1] == "the seed is the same along cp"
+    facts = json.loads(run("pp=2 cp=2 dp=2", "--scheme", "base+pp+2*dp; other=10+dp", "--json"))
+    assert facts["same_along"] == {"": ["cp"], "other": ["pp", "cp"]}
+
+
+def test_an_expert_chart_has_the_stream_of_experts_only(run):
+    atlas = "dense: pp=2 dp=4 tp=2; expert: pp=2 edp=2 ep=4"
+    found = json.loads(run(atlas, "--chart", "expert", "--preset", "megatron", "--json"))
+    assert [(stream["name"], stream["differ"]) for stream in found["streams"]] == [
+        ("expert-parallel-rng", ["pp", "ep"])
+    ]
 
 
 def test_a_scheme_with_collisions_ends_with_1(run):
@@ -112,6 +145,7 @@ def test_a_scheme_with_collisions_ends_with_1(run):
         "notation": str(mesh),
         "scheme": COLLIDE[2],
         "base": 0,
+        "same_along": {"": []},
         **check_families(parse_scheme(COLLIDE[2], mesh), mesh).to_dict(),
     }
 

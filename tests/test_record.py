@@ -315,6 +315,26 @@ class TestRecord:
                 except Exception as error:
                     pytest.fail(f"{name}={broken!r}: {error!r}")
 
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"world_size": 4.7},
+            {"world_size": "4"},
+            {"world_size": float("inf")},
+            {"world_size": 10**30},
+            {"world_size": 3_000_000_000},
+            {"layout": Mesh(dp=2**40).to_dict()},
+            {"layout": Mesh(dp=2, tp=2, first_rank=100).to_dict()},
+            *(
+                {"kinds": [{"description": "tp", "axes": "tp", "disagreements": [], "groups": groups}]}
+                for groups in ([[0.5, 1.9]], ["01", "23"], {"0": 1}, [[float("inf")]], [[0, True]], [[-1]], [[4]])
+            ),
+        ],
+    )
+    def test_what_contradicts_itself(self, change):
+        with pytest.raises(DescriptionError, match="damaged"):
+            LayoutRecord.from_dict({**record_of(Mesh(dp=2, tp=2)).to_dict(), **change})
+
     def test_repr(self):
         assert repr(record_of(Mesh(dp=2))) == "LayoutRecord(2 ranks, 1 kinds of groups, layout=Mesh(dp=2))"
 
@@ -348,6 +368,12 @@ class TestCheck:
             check_record(record_of(None, kinds, 4), Mesh(dp=2, tp=2))
         assert (caught.value.kind, caught.value.given) == ("TENSOR_MODEL_PARALLEL_GROUP", [0, 2])
         assert (caught.value.expected, caught.value.ranks) == ([0, 1], [0, 1, 2])
+
+    def test_a_description_that_is_an_axis(self):
+        swapped = [Kind("tp", [[0, 2], [1, 3]]), Kind("dp", [[0, 1], [2, 3]])]
+        with pytest.raises(GroupMismatch, match="they are its groups over dp"):
+            check_record(record_of(None, swapped, 4), Mesh(dp=2, tp=2))
+        assert record_of(None, swapped, 4).layout == Mesh(tp=2, dp=2)
 
     def test_words_of_the_field_for_one_axis(self):
         kinds = [Kind("model_parallel", [[0, 1], [2, 3]])]

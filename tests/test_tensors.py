@@ -123,7 +123,7 @@ def test_the_gradient_is_summed_along_the_data_axes_the_mesh_has_and_those_of_al
     assert group.axes == tuple(axis for axis in mesh.axes if axis in named or axis in also)
 
 
-@pytest.mark.parametrize("axis", ["dp_replicate", "dp_shard", "fsdp", "data"])
+@pytest.mark.parametrize("axis", ["dp_replicate", "dp_shard", "fsdp", "data", "edp"])
 def test_data_axes_of_other_names_must_be_named(axis):
     layout = TensorLayout(Mesh.from_axes([(axis, 2), ("dp", 2)]), replicated=(axis, "dp"))
     with refused(AxisError, axis, "Name all of them", name=axis):

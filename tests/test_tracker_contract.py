@@ -614,3 +614,53 @@ def test_a_position_outside_the_state_of_numpy_is_refused(position):
         with pytest.raises(SeedError):
             tracker.load_state_dict(data)
         assert everything(tracker) == before
+
+
+def test_the_order_of_backends_does_not_matter_to_stored_states():
+    """A program that imports its frameworks in another order keeps them in another order."""
+    torch = pytest.importorskip("torch")
+    saved = RngStateTracker(backends=["torch", "numpy", "python"])
+    saved.add("a", 7)
+    with saved.rng_state("a"):
+        random.random()
+    stored = json.loads(json.dumps(saved.state_dict()))
+    tracker = RngStateTracker(backends=["python", "numpy", "torch"])
+    tracker.load_state_dict(stored)
+    with saved.rng_state("a"):
+        expected = random.random(), numpy.random.random(), torch.rand(1).item()
+    with tracker.rng_state("a"):
+        assert (random.random(), numpy.random.random(), torch.rand(1).item()) == expected
+    with pytest.raises(SeedError, match=r"this tracker keeps python, numpy$"):
+        RngStateTracker(backends=["python", "numpy"]).load_state_dict(stored)
+
+
+def test_a_keeper_that_cannot_be_loaded_leaves_nothing_entered():
+    class Keeper:
+        name, value, bad = "keeper", 100, False
+
+        def seed(self, seed):
+            self.value = seed
+
+        def get_state(self):
+            return self.value
+
+        def set_state(self, state):
+            if self.bad:
+                raise OSError("the device is gone")
+            self.value = state
+
+        def pack(self, state):
+            return state
+
+        unpack = pack
+
+    keeper = Keeper()
+    tracker = RngStateTracker([keeper])
+    tracker.add("x", 7)
+    keeper.value, keeper.bad = 100, True
+    with pytest.raises(OSError, match="the device is gone"), tracker.rng_state("x"):
+        pass
+    keeper.bad, keeper.value = False, 100
+    with tracker.rng_state("x"):
+        keeper.value = 55
+    assert keeper.value == 100

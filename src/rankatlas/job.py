@@ -29,6 +29,7 @@ class Fact:
 class Job:
     """A layout as it was read: the mesh or atlas, the `format` it was written in, `source`, facts and notes.
 
+    `seed` is the base seed a configuration sets, None where it sets none.
     `places` says where ranks run, rank → its `host`, `local_rank` and `device`, and `kinds` which groups were made,
     plain data; both are known of recorded jobs only.
     `notes` are sentences about what was given and could not be understood, or was understood in one of several
@@ -38,7 +39,7 @@ class Job:
     Mesh(dp=8)
     """
 
-    __slots__ = ("facts", "format", "kinds", "layout", "notes", "places", "source")
+    __slots__ = ("facts", "format", "kinds", "layout", "notes", "places", "seed", "source")
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class Job:
         notes: Iterable[str] = (),
         places: Mapping[int, Mapping[str, Any]] | None = None,
         kinds: Iterable[Mapping[str, Any]] = (),
+        seed: int | None = None,
     ) -> None:
         self.layout = layout
         self.format = format
@@ -58,6 +60,7 @@ class Job:
         self.notes = tuple(notes)
         self.places = dict(places or {})
         self.kinds = tuple(kinds)
+        self.seed = seed
 
     def __repr__(self) -> str:
         return f"Job({self.layout!r}, format={self.format!r}, source={self.source!r})"

@@ -15,7 +15,7 @@ from rankatlas.errors import AxisError, PartialTensorError
 
 DATA_AXES = ("dp", "sharding", "cp")
 # Other names of data axes: a mesh that has them needs them named, or gradients would silently stay unsummed.
-OTHER_DATA_AXES = ("dp_replicate", "dp_shard", "fsdp", "data")
+OTHER_DATA_AXES = ("dp_replicate", "dp_shard", "fsdp", "data", "edp", "efsdp")
 
 
 class TensorLayout:
@@ -111,11 +111,11 @@ class TensorLayout:
 
         They differ along the `data` axes that the mesh has, whether the tensor is replicated there (an all-reduce) or
         sharded there (a reduce-scatter), and along the axes of `also`, such as tp for norm weights under sequence
-        parallelism.
+        parallelism.  Where ranks along sep hold parts of one sequence and equal weights, sep is one of them: name it.
 
         Raises PartialTensorError when the tensor is already partial along one of them, UnknownAxisError for an axis of
         `also` that the mesh lacks, AxisError when the mesh has data axes of other names (dp_replicate, dp_shard, fsdp,
-        data) and `data` does not say which, RankError.
+        data, edp, efsdp) and `data` does not say which, RankError.
 
         >>> norm = TensorLayout(Mesh(dp=2, tp=2), replicated=("dp", "tp"))
         >>> norm.gradient_group(0).ranks, norm.gradient_group(0, also=("tp",)).ranks

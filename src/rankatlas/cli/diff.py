@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 import click
@@ -12,8 +13,9 @@ from rankatlas.core import Mesh
 from rankatlas.differences import Changes, compare
 from rankatlas.errors import ArgumentsError, SourceError
 from rankatlas.job import Job
+from rankatlas.views.text import members
 
-_SHOWN = 8  # ranks on other hosts that are listed
+_SHOWN = 8  # ranks on other hosts, and kinds of groups, that are listed
 
 
 @click.command(
@@ -48,17 +50,20 @@ def command(
     equal = all(change is not None and change.equal for change in changes.values())
     equal = equal and isinstance(jobs[0].layout, Mesh) == isinstance(jobs[1].layout, Mesh)
     moved = _moved(jobs)
-    equal = equal and not moved
+    made = _made(jobs)
+    equal = equal and not moved and not made
     if as_json:
         charts = {name: change.to_dict() if change else None for name, change in changes.items()}
         facts = {"equal": equal, "first": str(jobs[0].layout), "second": str(jobs[1].layout), "moved": moved}
+        facts["made"] = made
         facts["notes"] = {name: list(job.notes) for name, job in zip("AB", jobs)}
         # A chart has an "equal" of its own; the whole answer's is ours.
         print_json({**(charts.get("") or {"charts": charts}), **facts})
     else:
         hosts = [f"rank {one['rank']} moved from {one['first']} to {one['second']}" for one in moved[:_SHOWN]]
         hosts += [f"{len(moved) - _SHOWN} more ranks moved"] if len(moved) > _SHOWN else []
-        lines = _lines(jobs, changes)
+        lines = [*_lines(jobs, changes), *(_told(one) for one in made[:_SHOWN])]
+        lines += [f"{len(made) - _SHOWN} more kinds of groups differ"] if len(made) > _SHOWN else []
         say("\n".join([*lines, *hosts, "every group is the same" if equal else "the layouts differ"]))
     leave(ctx, jobs, strict, 0 if equal else 1)
 
@@ -80,6 +85,26 @@ def _moved(jobs: tuple[Job, Job]) -> list[dict[str, Any]]:
         for rank in sorted(first)
         if rank in second and first[rank]["host"] != second[rank]["host"]
     ]
+
+
+def _made(jobs: tuple[Job, Job]) -> list[dict[str, Any]]:
+    """The kinds of groups that two recorded jobs did not make alike, with the first group that differs."""
+    if not all(job.kinds for job in jobs):
+        return []
+    first, second = ({kind["description"]: kind["groups"] for kind in job.kinds} for job in jobs)
+    found = []
+    for description in {**first, **second}:
+        pairs = zip_longest(first.get(description, ()), second.get(description, ()))
+        wrong = next(((index, pair) for index, pair in enumerate(pairs) if pair[0] != pair[1]), None)
+        if wrong is not None:
+            index, (a, b) = wrong
+            found.append({"description": description, "group": index, "first": a, "second": b})
+    return found
+
+
+def _told(made: dict[str, Any]) -> str:
+    a, b = ("not there" if ranks is None else members(ranks) for ranks in (made["first"], made["second"]))
+    return f"groups made as {made['description']} differ: group {made['group']} is {a} in A and {b} in B"
 
 
 def _lines(jobs: tuple[Job, Job], changes: dict[str, Changes | None]) -> list[str]:

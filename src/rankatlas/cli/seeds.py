@@ -6,13 +6,15 @@ from typing import Any
 
 import click
 
-from rankatlas.cli.common import print_json, read, source_options, tell_notes
+from rankatlas.cli.common import print_json, ranks_given, read, source_options, tell_notes
 from rankatlas.cli.streams import say
 from rankatlas.core import Atlas, Mesh
-from rankatlas.errors import InputError
+from rankatlas.errors import InputError, shown
 from rankatlas.views.text import first_groups, table
 
-_PAGE = 16  # ranks of the reference scheme that are listed
+_BASE = 1234
+_PAGE = 16  # ranks of the reference scheme that are listed unless some are asked for
+_MOST_RANKS = 1 << 16
 
 
 @click.command(
@@ -22,16 +24,17 @@ _PAGE = 16  # ranks of the reference scheme that are listed
 )
 @click.argument("words", nargs=-1, required=True, metavar="LAYOUT_OR_FILE")
 @source_options
-@click.option("--base", default=1234, show_default=True, help="The base seed.")
+@click.option("--base", type=int, help="The base seed; by default that of the configuration, else 1234.")
 @click.option("--chart", help="Which chart of an atlas.")
 @click.option("--scheme", metavar="TEXT", help="Check an additive scheme, such as 'base+100*pp; expert=+1024+100*ep'.")
 @click.option("--reference", is_flag=True, help="List the seeds PaddleNLP gives each rank.")
+@click.option("--ranks", metavar="RANGES", help="With --reference, these ranks, such as 0-15 or 3,8,32-47.")
 @click.option(
     "--preset",
     type=click.Choice(["paddle", "megatron"]),
     default="paddle",
     show_default=True,
-    help="Whose streams to list.",
+    help="Whose streams to list, with the relations that framework means them to have.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -40,10 +43,11 @@ def command(
     words: tuple[str, ...],
     world_size: int | None,
     format: str | None,
-    base: int,
+    base: int | None,
     chart: str | None,
     scheme: str | None,
     reference: bool,
+    ranks: str | None,
     preset: str,
     as_json: bool,
 ) -> None:
@@ -53,13 +57,16 @@ def command(
     """
     if scheme is not None and reference:
         raise click.UsageError("--scheme and --reference exclude each other")
+    if ranks is not None and not reference:
+        raise click.UsageError("--ranks chooses ranks of --reference")
     job = read(words, format, world_size)
     mesh = _mesh(job.layout, chart)
+    base = base if base is not None else job.seed if job.seed is not None else _BASE
     tell_notes(job)
     if scheme is not None:
         _check(ctx, mesh, scheme, base, as_json)
     elif reference:
-        _list_reference(mesh, base, as_json)
+        _list_reference(mesh, base, ranks, as_json)
     else:
         _list_streams(mesh, base, preset, as_json)
 
@@ -79,26 +86,34 @@ def _check(ctx: click.Context, mesh: Mesh, scheme: str, base: int, as_json: bool
     from rankatlas.seeding.relations import check_families
     from rankatlas.seeding.scheme import parse_scheme
 
-    found = check_families(parse_scheme(scheme, mesh), mesh, as_seed(base, "--base"))
+    families = parse_scheme(scheme, mesh)
+    found = check_families(families, mesh, as_seed(base, "--base"))
+    # An axis that a formula forgets is no collision, and what its writer most needs to see.
+    same = {one.name: [axis for axis in mesh.axes if axis not in one.axes and mesh.size(axis) > 1] for one in families}
     if as_json:
-        print_json({"notation": str(mesh), "scheme": scheme, "base": base, **found.to_dict()})
+        print_json({"notation": str(mesh), "scheme": scheme, "base": base, "same_along": same, **found.to_dict()})
     else:
-        say("\n".join([f"{scheme} on {mesh}", *found.lines()]))
+        told = [f"{name or 'the seed'} is the same along {', '.join(axes)}" for name, axes in same.items() if axes]
+        say("\n".join([f"{scheme} on {mesh}", *found.lines(), *told]))
     ctx.exit(0 if found.ok else 1)
 
 
-def _list_reference(mesh: Mesh, base: int, as_json: bool) -> None:
+def _list_reference(mesh: Mesh, base: int, ranks: str | None, as_json: bool) -> None:
     from rankatlas.seeding.reference import distributed_seeds
 
-    last = mesh.first_rank + min(_PAGE, mesh.world_size)
-    rows = [(rank, *distributed_seeds(base, mesh, rank=rank)) for rank in range(mesh.first_rank, last)]
+    first = mesh.first_rank
+    last = first + min(_PAGE, mesh.world_size)
+    chosen, count = ranks_given(f"{first}-{last - 1}" if ranks is None else ranks, mesh)
+    if count > _MOST_RANKS:
+        raise InputError(f"--ranks {shown(ranks)} asks for {count:,} ranks; {_MOST_RANKS:,} are the most")
+    rows = [(rank, *distributed_seeds(base, mesh, rank=rank)) for rank in chosen]
     names = ("rank", "global_seed", "local_seed", "random_seed")
     if as_json:
         print_json({"notation": str(mesh), "base": base, "ranks": [dict(zip(names, row)) for row in rows]})
         return
     say("\n".join(table([names, *(tuple(map(str, row)) for row in rows)])))
-    if mesh.world_size > _PAGE:
-        say(f"{mesh.world_size - _PAGE:,} more ranks")
+    if ranks is None and mesh.world_size > _PAGE:
+        say(f"{mesh.world_size - _PAGE:,} more ranks; --ranks lists others")
 
 
 def _list_streams(mesh: Mesh, base: int, preset: str, as_json: bool) -> None:

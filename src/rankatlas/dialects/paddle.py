@@ -53,7 +53,9 @@ def read(content: Mapping[str, Any], source: str, format: str | None, world_size
         settled = settled._replace(origins=_told(settled.origins, world_size))
     mesh = Mesh.from_axes([(axis, settled.degrees[axis]) for axis in settled.order])
     facts = [Fact(axis, settled.degrees[axis], settled.origins[axis]) for axis in settled.order]
-    return Job(mesh, format=release, source=source, facts=facts, notes=notes)
+    seed = content.get("seed")
+    given = seed if isinstance(seed, int) and not isinstance(seed, bool) else None
+    return Job(mesh, format=release, source=source, facts=facts, notes=notes, seed=given)
 
 
 def _told(origins: Mapping[str, str], world_size: int) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 from rankatlas.errors import SourceError, shown
 from rankatlas.job import Job
 from rankatlas.records import LayoutRecord
+from rankatlas.records.check import misnamed
 
 
 def read(content: Mapping[str, Any], source: str, world_size: int | None) -> Job:
@@ -32,6 +33,7 @@ def read(content: Mapping[str, Any], source: str, world_size: int | None) -> Job
         notes.append("this layout was inferred from the groups; axes of size 1 leave no trace in them")
     if made.unexplained:
         notes.append(f"these groups are not of this layout: {', '.join(made.unexplained)}")
+    notes += [f"the groups called {name} are those of {axes}" for name, axes in misnamed(made.kinds, made.layout)]
     return Job(
         made.layout,
         format="record",

@@ -11,13 +11,13 @@ import json
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from rankatlas.errors import JobError, LayoutMismatch, RankSilent, shown
+from rankatlas.errors import InputError, JobError, LayoutMismatch, RankSilent, shown
 from rankatlas.live.fields import flat, layout_fields
-from rankatlas.live.jobs import Store, current_job, identity, within
+from rankatlas.live.jobs import Store, current_job, identity, refuse_other_world, seconds_given, within
 
 _T = TypeVar("_T")
 
@@ -25,6 +25,9 @@ _PREFIX = "rankatlas/agree"
 _GRACE = 3.0  # seconds the others give rank 0 beyond the timeout, for its verdict to arrive
 _HEARD = 1.0  # seconds rank 0 waits, after a bad verdict, for the others to read it
 _SHOWN = 8
+_MOST_BYTES = 1 << 18  # of the fields of a rank; far longer messages break the store of the job
+_MOST_CAMPS = 64  # of ranks that say the same, told in a verdict
+_LONGEST = 500  # characters of a value in a verdict
 
 
 class Agreement:
@@ -57,15 +60,20 @@ def agree(
     difference, or a silence, rank 0 reads one key per rank.
 
     Raises LayoutMismatch on every live rank (odd ranks, their hosts, what differs field by field), RankSilent (ranks
-    that did not come, or rank 0 that did not answer), JobError (no job, or another job on the same store).
+    that did not come, or rank 0 that did not answer), JobError (no job, a timeout that is none, another job on the
+    same store, or a mesh, an atlas or notation that all agree on and that has other ranks than the job), InputError.
 
         from rankatlas import live
         live.agree("pp=2 dp=2 tp=2", extra={"seed": 1234})
     """
     started = time.monotonic()
-    if not timeout > 0:
-        raise JobError(f"timeout is a number of seconds above 0, not {shown(timeout)}")
+    timeout = seconds_given(timeout)
+    if extra is not None and not isinstance(extra, Mapping):
+        raise InputError(f"extra is a dict of what must be the same everywhere, not {shown(extra)}")
     fields = {**layout_fields(layout), **{f"extra.{name}": value for name, value in flat(extra or {}).items()}}
+    size = len(json.dumps(fields))
+    if size > _MOST_BYTES:
+        raise InputError(f"{size:,} bytes to agree on are too many, {_MOST_BYTES:,} the most: hash what is long")
     job = current_job(engine)
     store = job.store()
     if store is None:
@@ -73,6 +81,7 @@ def agree(
         return Agreement(fields, job.world_size, time.monotonic() - started, reason)
     verdict = within(timeout + _GRACE + 1, lambda: _verdict(store, job.rank, job.world_size, fields, started + timeout))
     _raise_if_bad(verdict, job.rank, timeout)
+    refuse_other_world(layout, job.world_size)
     return Agreement(fields, job.world_size, time.monotonic() - started)
 
 
@@ -138,7 +147,9 @@ def _judge(store: Store, round_: str, world_size: int, digest: str, deadline: fl
     most = max(times.values())
     # Among equally many, the camp of the lowest rank is the measure.
     measure = next(text for text in texts if times[text] == most)
-    return {"camps": _camps(said, texts, measure), "agree": times[measure], "asked": asked, "of": world_size}
+    odd = [rank for rank, text in enumerate(texts) if text != measure]
+    camps = _camps(said, texts, measure)
+    return {"camps": camps, "odd": odd, "agree": times[measure], "asked": asked, "of": world_size}
 
 
 def _while_time(deadline: float, keys: list[str], ask: Callable[[str], _T]) -> tuple[list[_T], int]:
@@ -156,15 +167,30 @@ def _camps(said: list[dict[str, Any]], texts: list[str], measure: str) -> list[d
     expected = json.loads(measure)
     camps: dict[str, dict[str, Any]] = {}
     for rank, (one, text) in enumerate(zip(said, texts)):
-        if text == measure:
+        if text == measure or (text not in camps and len(camps) == _MOST_CAMPS):
             continue
-        names = [name for name in {**expected, **one["fields"]} if expected.get(name) != one["fields"].get(name)]
-        different = {name: [expected.get(name), one["fields"].get(name)] for name in names}
+        both = expected, one["fields"]
+        pairs = {name: [_brief(fields, name) for fields in both] for name in {**both[0], **both[1]}}
+        # By what they look like: 1 and 1.0 and True are equal in Python.
+        different = {name: pair for name, pair in pairs.items() if repr(pair[0]) != repr(pair[1])}
         camp = camps.setdefault(text, {"ranks": [], "hosts": [], "fields": different})
         camp["ranks"].append(rank)
         if one["host"] not in camp["hosts"]:
             camp["hosts"].append(one["host"])
     return list(camps.values())
+
+
+def _brief(fields: dict[str, Any], name: str) -> Any:
+    """A value for a verdict: None where it is not given, long ones cut and told apart by a hash."""
+    if name not in fields:
+        return None
+    value = fields[name]
+    if value is None:
+        return "None"
+    text = json.dumps(value)
+    if len(text) <= _LONGEST:
+        return value
+    return f"{text[:_LONGEST]}... ({sha256(text.encode()).hexdigest()[:8]})"
 
 
 def _await_verdict(store: Store, round_: str, deadline: float) -> dict[str, Any]:
@@ -201,19 +227,19 @@ def _silent(missing: list[int], asked: int, world_size: int, timeout: float) -> 
 
 
 def _different(camps: list[dict[str, Any]], verdict: dict[str, Any], rank: int) -> LayoutMismatch:
-    odd = sorted(rank for camp in camps for rank in camp["ranks"])
-    asked, world_size = verdict["asked"], verdict["of"]
+    odd, asked, world_size = verdict["odd"], verdict["asked"], verdict["of"]
     more = "" if asked == world_size else f" of the first {asked}, which there was time to ask,"
     lines = [f"ranks are about to build different layouts; {verdict['agree']} of {world_size}{more} agree"]
     for camp in camps[:_SHOWN]:
         lines.append(f"{_ranks(camp['ranks'])} on {', '.join(camp['hosts'][:_SHOWN])}:")
         for name, (expected, given) in list(camp["fields"].items())[:_SHOWN]:
-            lines.append(f"  {name} is {_told(given)}, elsewhere {_told(expected)}")
+            named = name if name.isprintable() and len(name) < _LONGEST else shown(name)
+            lines.append(f"  {named} is {_told(given)}, elsewhere {_told(expected)}")
     return LayoutMismatch("\n".join(lines), rank=rank, odd_ranks=odd, camps=camps)
 
 
 def _told(value: Any) -> str:
-    return "not given" if value is None else repr(value)
+    return "not given" if value is None else shown(value)
 
 
 def _ranks(ranks: list[int]) -> str:

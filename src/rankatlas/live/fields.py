@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from enum import Enum
+from hashlib import sha256
 from math import isfinite
 from typing import Any
 
@@ -13,18 +15,21 @@ from rankatlas.errors import InputError
 
 # What of a framework's arguments concerns the layout; anything a rank knows of itself does not.
 _CONCERNS = re.compile(
-    r"parallel|degree|topo_order|mapping|_size$|^(dp|pp|tp|cp|ep|etp|sp|fsdp)(_|$)|^order$|^sharding$|^seed$|num_layers"
+    r"parallel|degree|topo_order|mapping|_size$|^(dp|pp|tp|cp|ep|etp|sp|fsdp|spmd)(_|$)|^(order|axes|dims)$|^sharding$"
+    r"|^seed$|num_layers"
 )
 _OWN = re.compile(r"(^|_)(rank|ranks|device|local|host|port|addr|master|path|dir|file|name|id)(_|$)")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the `repr` of what has none of its own: another in every process
 _MOST_FIELDS = 2000
+_DEEPEST = 20
+_LISTED = 64  # elements of an array that are told one by one
 
 
 def layout_fields(layout: object) -> dict[str, Any]:
     """Field → plain value of a mesh, an atlas, notation, a mapping, or a framework's arguments.
 
-    Of an object (Megatron's namespace, ParallelDims, ParallelismConfig, training arguments) those attributes count
-    whose names concern the layout and whose values are numbers, text, or short lists of them.
+    Of an object (Megatron's namespace, ParallelDims, ParallelismConfig, ProcessTopology, training arguments) those
+    attributes count whose names concern the layout and whose values are numbers, text, or short lists of them.
     Raises InputError when nothing is left.
 
     >>> layout_fields("pp=2 tp=4")
@@ -57,10 +62,12 @@ def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     >>> flat({"batch": {"global": 512}, "seed": 1})
     {'batch.global': 512, 'seed': 1}
     """
+    if prefix.count(".") > _DEEPEST:
+        raise InputError(f"values to agree on are nested at most {_DEEPEST} deep; give a hash of what is deeper")
     found: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             found.update(flat(value, f"{name}."))
         else:
             found[name] = plain(value)
@@ -69,23 +76,48 @@ def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def plain(value: Any) -> Any:
-    """`value` as JSON has it: numbers, text, booleans, None and lists of them; anything else as text."""
+def plain(value: Any, depth: int = 0) -> Any:
+    """`value` as JSON has it: numbers, text, booleans, None and lists of them; anything else as text.
+
+    Of an array with more than 64 elements, the hash of its elements.  Raises InputError for what is nested too deeply
+    and for arrays without values.
+    """
+    if depth > _DEEPEST:
+        raise InputError(f"values to agree on are nested at most {_DEEPEST} deep; give a hash of what is deeper")
     if isinstance(value, Enum):
         value = value.value
-    if value is None or isinstance(value, (bool, int, str)):
+    if value is None or isinstance(value, (bool, str)):
         return value
+    if isinstance(value, int):
+        return int(value) if value.bit_length() <= 64 else f"{value:#x}"
     if isinstance(value, float):
-        return value if isfinite(value) else repr(value)
+        return float(value) if isfinite(value) else repr(float(value))
     if isinstance(value, (Mesh, Atlas)):
         return str(value)
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [plain(item, depth + 1) for item in value]
     if isinstance(value, (set, frozenset)):
-        return sorted((plain(item) for item in value), key=repr)  # a set has another order in every process
-    if hasattr(value, "__index__") and not getattr(value, "shape", ()):
-        return int(value)
+        return sorted((plain(item, depth + 1) for item in value), key=repr)  # another order in every process
+    if isinstance(value, Mapping):
+        return [[str(key), plain(item, depth + 1)] for key, item in value.items()]
+    if hasattr(value, "shape") and hasattr(value, "tolist"):
+        return _elements(value, depth)
     return _ADDRESS.sub("", repr(value))
+
+
+def _elements(array: Any, depth: int) -> Any:
+    """The elements of an array or tensor, exactly: what it prints is rounded and cut short."""
+    try:
+        found = plain(array.tolist(), depth)
+    except Exception as error:
+        raise InputError(f"{type(array).__name__} holds no values to agree on: {error!s:.100}") from None
+    count = 1
+    for size in array.shape:
+        count *= int(size)
+    if count <= _LISTED:
+        return found
+    digest = sha256(json.dumps(found).encode()).hexdigest()
+    return f"{array.dtype} {tuple(map(int, array.shape))} {digest[:16]}"
 
 
 def _mesh_fields(mesh: Mesh) -> dict[str, Any]:
@@ -94,11 +126,16 @@ def _mesh_fields(mesh: Mesh) -> dict[str, Any]:
 
 def _attributes(layout: object) -> dict[str, Any]:
     try:
-        return {name: plain(value) for name, value in vars(layout).items()}
+        return {name: plain(value) for name, value in vars(layout).items() if not _is_table(value)}
     except TypeError:
         raise InputError(
             f"a layout to agree on is a Mesh, an Atlas, notation, a dict or a framework's arguments, not {layout!r:.80}"
         ) from None
+
+
+def _is_table(value: object) -> bool:
+    """Whether this is a table by ranks or coordinates, as DeepSpeed's topology has one: it follows from the rest."""
+    return isinstance(value, Mapping) and not all(isinstance(key, str) for key in value)
 
 
 def _concerns(name: str, value: Any) -> bool:

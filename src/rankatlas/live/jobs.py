@@ -11,9 +11,11 @@ from threading import Thread
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
+from rankatlas.core import Atlas, Mesh, parse_layout
 from rankatlas.errors import JobError, RankSilent, shown
 
 _T = TypeVar("_T")
+_LONGEST = 1_000_000  # seconds; clocks of sockets and threads overflow far beyond
 
 
 class Store(Protocol):
@@ -75,6 +77,24 @@ def current_job(engine: str | None = None) -> JobAdapter:
         "no distributed job is initialised in this process: call torch.distributed.init_process_group or"
         " paddle.distributed.init_parallel_env first"
     )
+
+
+def seconds_given(timeout: object) -> float:
+    """A timeout in seconds.  Raises JobError unless it is a number above 0 and at most 10^6."""
+    if isinstance(timeout, (int, float)) and not isinstance(timeout, bool) and 0 < timeout <= _LONGEST:
+        return float(timeout)
+    raise JobError(f"timeout is a number of seconds above 0 and at most {_LONGEST:,}, not {shown(timeout)}")
+
+
+def refuse_other_world(layout: object, world_size: int) -> None:
+    """Raise JobError where a mesh, an atlas or notation has other ranks than 0 … world_size − 1."""
+    if isinstance(layout, str):
+        layout = parse_layout(layout)
+    if not isinstance(layout, (Mesh, Atlas)):
+        return
+    first, count = layout.first_rank, layout.world_size
+    if (first, count) != (0, world_size):
+        raise JobError(f"{layout} has {count} ranks, {first} to {first + count - 1}; this job has {world_size}, from 0")
 
 
 def within(seconds: float, work: Callable[[], _T]) -> _T:

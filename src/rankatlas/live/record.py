@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh, parse_layout
-from rankatlas.errors import JobError, LaunchError, RankSilent
-from rankatlas.live.jobs import Store, current_job, identity, within
+from rankatlas.core.border import in_order
+from rankatlas.errors import InputError, JobError, LaunchError, RankatlasError, RankSilent, shown
+from rankatlas.live.jobs import Store, current_job, identity, refuse_other_world, seconds_given, within
 from rankatlas.live.launch import Launch
 from rankatlas.records.check import check_record
 from rankatlas.records.kinds import shortest, sort_kinds
@@ -21,6 +22,7 @@ from rankatlas.whole_file import whole_file
 
 _PREFIX = "rankatlas/record"
 _GRACE = 3.0  # seconds the others give rank 0 beyond the timeout
+_HEARD = 1.0  # seconds rank 0 waits for the others to read
 
 
 def record(
@@ -34,11 +36,24 @@ def record(
 
     `expect` is the layout the job should have; without it the layout is inferred from the groups.  Every rank calls
     this, at the same point; it makes no group, draws no random number and runs no collective.
-    Cost: about four messages per rank; on rank 0 O(groups).
+    Cost: about six messages per rank; on rank 0 O(groups).
 
-    Raises RankSilent (a rank did not come within `timeout` seconds), JobError.
+    Raises, on every rank alike, RankSilent (a rank did not come within `timeout` seconds), JobError (no job, `expect`
+    has other ranks than the job, or rank 0 could not write the file: that is SourceError on rank 0).
     """
-    expected = parse_layout(expect) if isinstance(expect, str) else expect
+    return _recorded(path, expect, timeout, engine, any_world=False)
+
+
+def _recorded(
+    path: str | os.PathLike[str] | None,
+    expect: Mesh | Atlas | str | None,
+    timeout: float,
+    engine: str | None,
+    *,
+    any_world: bool,
+) -> LayoutRecord:
+    timeout = seconds_given(timeout)
+    expected = _layout(expect)
     job = current_job(engine)
     own = {
         "rank": job.rank,
@@ -52,21 +67,25 @@ def record(
     def put_together(gathered: list[dict[str, Any]]) -> LayoutRecord:
         kinds = sort_kinds({one["rank"]: one["groups"] for one in gathered})
         ranks = [{key: one[key] for key in ("rank", "host", "local_rank", "device")} for one in gathered]
-        return made_of(ranks, kinds, expected, job.name)
+        meant = expected
+        try:
+            refuse_other_world(expected, job.world_size)
+        except JobError:
+            if not any_world:
+                raise
+            meant = None
+        made = made_of(ranks, kinds, meant, job.name)
+        if path is not None and job.rank == 0:
+            _write(made, os.fspath(path))
+        return made
 
     if store is None:
-        made = put_together([own])
-    else:
-        made = within(
-            timeout + _GRACE + 1, lambda: _gather(store, job.rank, job.world_size, own, timeout, put_together)
-        )
-    if path is not None and job.rank == 0:
-        _write(made, os.fspath(path))
-    return made
+        return put_together([own])
+    return within(timeout + _GRACE + 1, lambda: _gather(store, job.rank, job.world_size, own, timeout, put_together))
 
 
 def verify(
-    expect: Mesh | Atlas | str, *, axes: Sequence[str] = (), timeout: float = 60, engine: str | None = None
+    expect: Mesh | Atlas | str, *, axes: str | Sequence[str] = (), timeout: float = 60, engine: str | None = None
 ) -> LayoutRecord:
     """Hold every group of the job against the layout it should have; the record of it when all is right.
 
@@ -76,10 +95,21 @@ def verify(
     Raises GroupMismatch on every rank: the kind, its first wrong group, what was expected, the ranks concerned.
     Otherwise as `record`.
     """
-    made = record(expect=expect, timeout=timeout, engine=engine)
-    if made.layout is not None:
-        check_record(made, made.layout, axes)
+    named = (axes,) if isinstance(axes, str) else in_order(axes, "axes")
+    meant = _layout(expect)
+    if meant is None:
+        raise InputError("verify needs the layout that is expected; record infers one")
+    made = _recorded(None, meant, timeout, engine, any_world=True)
+    check_record(made, meant, named)
     return made
+
+
+def _layout(expect: Mesh | Atlas | str | None) -> Mesh | Atlas | None:
+    if isinstance(expect, str):
+        return parse_layout(expect)
+    if expect is None or isinstance(expect, (Mesh, Atlas)):
+        return expect
+    raise InputError(f"expect is a Mesh, an Atlas or notation, not {shown(expect)}")
 
 
 def _gather(
@@ -101,16 +131,32 @@ def _gather(
             keys = [f"{round_}/rank/{other}" for other in range(world_size)]
             full = store.wait([f"{round_}/full"], timeout)
             missing = [] if full else [other for other, key in enumerate(keys) if not store.has(key)]
-            made = None if missing else put_together([_long(_unpacked(text)) for text in store.get_all(keys)])
-            store.set(f"{round_}/all", _packed({"missing": missing, "record": made and made.to_dict()}))
+            made = refused = None
+            try:
+                made = None if missing else put_together([_long(_unpacked(text)) for text in store.get_all(keys)])
+            except Exception as error:  # whatever it is, the others must hear of it
+                refused = error
+            readers = world_size - 1 - len(missing)
+            said: dict[str, Any] = {"missing": missing, "record": made and made.to_dict(), "readers": readers}
+            said["refused"] = refused and str(refused)
+            store.set(f"{round_}/all", _packed(said))
+            if readers:
+                # This process may end now, or fail at what it found, and keep the store: let the others read first.
+                store.wait([f"{round_}/heard"], _HEARD)
+            if refused:
+                raise refused
         else:
             if not store.wait([f"{round_}/all"], timeout + _GRACE):
                 raise RankSilent(f"rank 0 gathered nothing within {timeout:g} s", ranks=[0])
             found = _unpacked(store.get(f"{round_}/all"))
+            if store.count(f"{round_}/read") == found["readers"]:
+                store.set(f"{round_}/heard", b"1")
+            if found["refused"]:
+                raise JobError(found["refused"])
             missing = found["missing"]
             made = None if missing else LayoutRecord.from_dict(found["record"])
     except (OSError, RuntimeError) as error:
-        if isinstance(error, JobError):
+        if isinstance(error, RankatlasError):
             raise
         raise RankSilent(
             f"rank {rank} lost the store of the job ({error!s:.200}); rank 0, or whoever keeps it, is gone", ranks=[0]

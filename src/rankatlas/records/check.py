@@ -23,7 +23,7 @@ def check_record(made: LayoutRecord, layout: Mesh | Atlas, axes: Sequence[str] =
     Raises GroupMismatch: the kind, its first wrong group, what was expected, the ranks concerned.  UnknownAxisError
     for an axis in `axes` that the layout does not have.
     """
-    if covered(layout) != list(range(made.world_size)):
+    if layout.world_size != made.world_size or covered(layout) != list(range(made.world_size)):
         last = layout.first_rank + layout.world_size - 1
         raise _refusal(
             f"the job has ranks 0 to {made.world_size - 1}, {layout} has {layout.first_rank} to {last}", "world"
@@ -36,7 +36,7 @@ def check_record(made: LayoutRecord, layout: Mesh | Atlas, axes: Sequence[str] =
                 kind.description,
                 ranks=kind.disagreements,
             )
-        meant = dict(_tables_of(axis_name(kind.description), layout))
+        meant = dict(_tables_of(axis_name(kind.description) or kind.description, layout))
         if meant and _table(kind) not in meant.values():
             raise _mismatch(kind, layout, meant)
         if kind.axes is None:
@@ -47,6 +47,21 @@ def check_record(made: LayoutRecord, layout: Mesh | Atlas, axes: Sequence[str] =
         if tuple(map(tuple, groups.ranges())) not in there:
             told = ", ".join(dict.fromkeys(str(kind.axes) for kind in made.kinds)) or "none"
             raise _refusal(f"no groups over {name} were made; there are {told}", name)
+
+
+def misnamed(kinds: Sequence[Kind], layout: Mesh | Atlas) -> list[tuple[str, str]]:
+    """(description, axes) of every kind whose description speaks of one axis and whose groups are those of another.
+
+    >>> mesh = Mesh(dp=2, tp=2)
+    >>> misnamed([Kind("mesh_tp", [[0, 2], [1, 3]], "dp"), Kind("mesh_dp", [[0, 2], [1, 3]], "dp")], mesh)
+    [('mesh_tp', 'dp')]
+    """
+    found = []
+    for kind in kinds:
+        meant = dict(_tables_of(axis_name(kind.description) or kind.description, layout))
+        if meant and kind.axes is not None and _table(kind) not in meant.values():
+            found.append((kind.description, kind.axes))
+    return found
 
 
 def _table(kind: Kind) -> _Table:

@@ -30,6 +30,8 @@ _DESCRIPTIONS = (
     (r"^sharding_parallel(_group)?$", "sharding"),
     (r"^sep_parallel(_group)?$", "sep"),
 )
+# Words of the field that are the whole description: whoever makes groups by hand writes the axis.
+_AXES = r"^(dp|dp_replicate|dp_shard|fsdp|hsdp|pp|tp|mp|cp|sp|sep|ep|etp|edp|sharding)$"
 _NAMELESS = "group without a name"
 ALONE = "each rank alone"  # what groups of one rank are
 _MOST_AXES = 10  # 2^10 sets of axes are tried; no layout has more axes of size > 1
@@ -206,8 +208,10 @@ def axis_name(description: str) -> str | None:
 
     >>> axis_name("TENSOR_MODEL_PARALLEL_GROUP"), axis_name("mesh_dp_shard"), axis_name("MODEL_PARALLEL_GROUP")
     ('tp', 'dp_shard', None)
+    >>> axis_name("tp")
+    'tp'
     """
-    for pattern, name in _DESCRIPTIONS:
+    for pattern, name in (*_DESCRIPTIONS, (_AXES, r"\1")):
         found = re.match(pattern, description)
         if found:
             return found.expand(name)

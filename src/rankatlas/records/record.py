@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh
+from rankatlas.core.border import as_int
 from rankatlas.core.description import layout_from_dict
 from rankatlas.errors import DescriptionError
 from rankatlas.records.infer import infer_layout
@@ -64,7 +65,9 @@ class LayoutRecord:
         if (fields.get("format"), fields.get("version")) != (FORMAT, VERSION):
             raise DescriptionError(f"this is no {FORMAT} of version {VERSION}")
         try:
-            world_size = int(fields["world_size"])
+            world_size = as_int(fields["world_size"], "world_size")
+            if len(fields["ranks"]) != world_size:
+                raise ValueError(f"it tells of {len(fields['ranks'])} ranks, not {world_size}")
             kinds = [
                 Kind(
                     str(one["description"]),
@@ -74,10 +77,12 @@ class LayoutRecord:
                 )
                 for one in fields["kinds"]
             ]
-            ranks = [{**one, "rank": int(one["rank"]), "host": str(one["host"])} for one in fields["ranks"]]
-            if [one["rank"] for one in ranks] != list(range(world_size)):
+            ranks = [{**one, "host": str(one["host"])} for one in fields["ranks"]]
+            if [as_int(one["rank"], "a rank") for one in ranks] != list(range(world_size)):
                 raise ValueError(f"it tells of {len(ranks)} ranks, which are not 0 to {world_size - 1}")
             layout = None if fields["layout"] is None else layout_from_dict(fields["layout"])
+            if layout is not None and (layout.first_rank, layout.world_size) != (0, world_size):
+                raise ValueError(f"its layout {layout} is not that of {world_size} ranks from 0")
             return cls(
                 world_size,
                 ranks,
@@ -116,7 +121,9 @@ def made_of(
 
 
 def _tables(groups: Any, world_size: int) -> list[list[int]]:
-    tables = [[int(rank) for rank in ranks] for ranks in groups]
+    if not isinstance(groups, list) or not all(isinstance(ranks, list) for ranks in groups):
+        raise TypeError("groups are lists of ranks")
+    tables = [[as_int(rank, "a rank") for rank in ranks] for ranks in groups]
     outside = [rank for ranks in tables for rank in ranks if not 0 <= rank < world_size]
     if outside:
         raise ValueError(f"rank {outside[0]} in a group of {world_size} ranks")

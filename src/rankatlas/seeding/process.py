@@ -34,13 +34,15 @@ def set_seed(
     seed: int = 1234,
     topology: Topology | None = None,
     backends: Iterable[str | KeepsRandomState] | None = None,
+    *,
+    topo: Topology | None = None,
 ) -> DistributedSeeds:
     """Seed this process as PaddleNLP's Trainer does, and return the three seeds.
 
     The frameworks get the global seed, Python and NumPy the host's, and the tracker the streams `global_seed` and
     `local_seed`; called again it starts those two anew and touches no other stream (the Trainer skips them silently).
-    Without a topology the live fleet group is asked, if there is one.  `backends` are those to seed, by default those
-    of the tracker.
+    Without a topology (`topo` in PaddleNLP's words) the live fleet group is asked, if there is one.  `backends` are
+    those to seed, by default those of the tracker.
 
     Raises IntegerError, SeedError (a seed that another stream of the tracker has; then nothing was seeded).
 
@@ -48,6 +50,7 @@ def set_seed(
     DistributedSeeds(global_seed=46, local_seed=55, random_seed=42)
     """
     tracker = get_rng_state_tracker()
+    topology = topology if topology is not None else topo
     seeds = distributed_seeds(
         seed, topology if topology is not None else _live_group(), world_size=_live_world(topology)
     )

@@ -30,7 +30,7 @@ _NAMES = {"mp": ("mp", "tp"), "sep": ("sep",), "pp": ("pp",), "dp": ("dp",), "sh
 
 
 def distributed_seeds(
-    seed: int,
+    seed: int = 1234,
     source: Topology | Mesh | object | None = None,
     *,
     rank: int | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 
@@ -191,11 +191,12 @@ class RngStateTracker:
         self._resume(self._unpacked(packed, backends))
 
     def _unpacked(self, packed: Mapping[str, list[Any]], backends: object) -> dict[str, tuple[Any, ...]]:
-        if not isinstance(backends, (list, tuple)) or list(backends) != list(self.backends):
-            raise SeedError(f"these states are of {backends}; this tracker keeps {', '.join(self.backends)}")
+        if not isinstance(backends, (list, tuple)) or sorted(map(str, backends)) != sorted(self.backends):
+            raise SeedError(f"these states are of {shown(backends)}; this tracker keeps {', '.join(self.backends)}")
+        places = [list(backends).index(name) for name in self.backends]
         return self._tried(
             lambda: {
-                name: tuple(keeper.unpack(part) for keeper, part in zip(self.keepers, parts, strict=True))
+                name: tuple(keeper.unpack(part) for keeper, part in zip(self.keepers, _picked(name, parts, places)))
                 for name, parts in packed.items()
             }
         )
@@ -293,6 +294,13 @@ class RngStateTracker:
 
     def __repr__(self) -> str:
         return f"RngStateTracker({', '.join(f'{name}={seed}' for name, seed in self._seeds.items())})"
+
+
+def _picked(name: str, parts: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    """The states of a stream in another order of backends."""
+    if len(parts) != len(places):
+        raise SeedError(f"stream {shown(name)} has {len(parts)} states, for {len(places)} backends")
+    return [parts[place] for place in places]
 
 
 def _copied(states: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:

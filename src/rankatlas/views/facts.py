@@ -123,6 +123,7 @@ def rank_facts(job: Job, rank: int) -> dict[str, Any]:
     if rank in job.places:
         facts["place"] = dict(job.places[rank])
         facts["neighbours"] = _neighbours(job, facts)
+        facts["made_otherwise"] = _made_otherwise(job, rank)
     facts["notes"] = list(job.notes)
     return facts
 
@@ -133,6 +134,17 @@ def _hosts(job: Job) -> dict[str, list[int]]:
     for rank in sorted(job.places):
         found.setdefault(str(job.places[rank]["host"]), []).append(rank)
     return found
+
+
+def _made_otherwise(job: Job, rank: int) -> list[dict[str, Any]]:
+    """The groups of `rank` that the job made and that are none of its layout's."""
+    strange = [kind for kind in job.kinds if kind["axes"] is None]
+    return [
+        {"description": kind["description"], "ranks": ranks}
+        for kind in strange
+        for ranks in kind["groups"]
+        if rank in ranks
+    ]
 
 
 def _neighbours(job: Job, facts: dict[str, Any]) -> dict[str, str]:

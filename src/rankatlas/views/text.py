@@ -107,6 +107,10 @@ def where_lines(facts: dict[str, Any]) -> list[str]:
         lines.pop()
     else:
         lines += _mesh_lines(facts, rank)
+    if facts.get("made_otherwise"):
+        lines += ["", "groups the job made that are not of this layout:"]
+        for made in facts["made_otherwise"]:
+            lines.append(f"  {made['description']}  {members(made['ranks'], rank=rank)}")
     return lines + [f"note: {note}" for note in facts["notes"]]
 
 
