@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FRAMEWORKS := .venv-frameworks
 LAYOUT := examples/layouts/paddlenlp_llama_pretrain.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types contract docs bench facts clean
+.PHONY: help demo test test-frameworks check lint types contract docs bench facts clean
 
 help:  ## the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +38,19 @@ demo: $(VENV)/.demo  ## a real configuration, and one rank of it
 test: $(VENV)/.test  ## all tests, with real torch and paddle processes
 	$(BIN)/python -m pytest -n 2 --cov=rankatlas.core --cov-fail-under=95 --cov-report=term:skip-covered
 
+# An environment of its own: frameworks bring many packages, and some of them hold others back.  torchtitan and deepspeed
+# come without what they need for training, and deepspeed without its operators, which are for accelerators.
+$(FRAMEWORKS)/.test: pyproject.toml
+	$(PYTHON) -m venv $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check -e '.[test-frameworks]'
+	$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check --no-deps torchtitan==0.3.0
+	DS_BUILD_OPS=0 $(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation deepspeed==0.19.8
+	@touch $@
+
+test-frameworks: $(FRAMEWORKS)/.test  ## the adapters, each with its framework as it is installed
+	$(FRAMEWORKS)/bin/python -m pytest -n 2 tests/test_live_frameworks.py
+
 check: lint types contract docs  ## everything but the tests
 
 lint: $(VENV)/.check  ## ruff
@@ -59,4 +73,4 @@ facts: $(VENV)/.test  ## ask the installed peers again and freeze their answers 
 	$(BIN)/python tools/freeze_facts.py
 
 clean:  ## remove all environments and outputs
-	rm -rf $(VENV) .peers site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FRAMEWORKS) .peers site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

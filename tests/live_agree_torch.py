@@ -164,6 +164,14 @@ def late(rank):
     return told(lambda: live.agree(FOUR, timeout=TIMEOUT))
 
 
+def late_zero(rank):
+    """Rank 0 comes when the others have given up: it must not go on alone."""
+    start(rank, 4, "late zero")
+    if rank == 0:
+        time.sleep(TIMEOUT + 4)
+    return told(lambda: live.agree(FOUR, timeout=TIMEOUT))
+
+
 def tells_and_goes(odd):
     """Rank 0 keeps the store and ends as soon as it has raised; all others must have read its verdict by then."""
 
@@ -259,6 +267,7 @@ def main():
         "differs and goes": (tells_and_goes(Odd(False, free_port())), 4),
         "absent and goes": (tells_and_goes(Odd(True, free_port())), 4),
         "dies before": (dies_before(3), 4),
+        "rank 0 late": (late_zero, 4),
         "dies after": (dies_after(2), 4),
         "rank 0 dies before": (dies_before(0), 4),
         "rank 0 dies after": (dies_after(0), 4),

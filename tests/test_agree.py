@@ -99,6 +99,12 @@ class TestSilence:
         all_told(said["late"], "RankSilent", "rank 3 of 4 did not come to the agreement within 1.5 s")
         assert [answer["ranks"] for answer in said["late"]] == [[3]] * 4
 
+    def test_rank_0_comes_too_late(self, said):
+        assert [answer["error"] for answer in said["rank 0 late"]] == ["RankSilent"] * 4
+        first, *others = said["rank 0 late"]
+        assert first["ranks"][0] in (1, 2, 3)
+        assert [answer["ranks"] for answer in others] == [[0]] * 3
+
     def test_rank_0_tells_before_it_takes_the_store_away(self, said):
         all_told(said["differs and goes"], "LayoutMismatch", "rank 3 on", "3 of 4 agree")
         *there, absent = said["absent and goes"]

@@ -11,6 +11,8 @@ from torch.distributed import distributed_c10d
 
 from rankatlas.errors import JobError
 
+_SHORTEST = 0.001  # seconds
+
 
 class TorchStore:
     """The store of the default process group."""
@@ -43,7 +45,8 @@ class TorchStore:
     def wait(self, keys: list[str], seconds: float) -> bool:
         """Whether all keys are published within `seconds`."""
         try:
-            self._store.wait(keys, timedelta(seconds=seconds))
+            # Without any time left torch would wait for ever, and hold the store's lock all the while.
+            self._store.wait(keys, timedelta(seconds=max(seconds, _SHORTEST)))
         except RuntimeError as error:
             # A file store says in words only that the time is over; a store that is gone is another matter.
             if isinstance(error, dist.DistNetworkError) or "timeout" not in str(error).lower():

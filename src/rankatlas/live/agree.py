@@ -92,7 +92,7 @@ def _verdict(store: Store, rank: int, world_size: int, fields: dict[str, Any], d
         digest = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
         round_ = _announce(store, rank, world_size, said, digest)
         if rank:
-            return _await_verdict(store, round_, deadline)
+            return _await_verdict(store, round_, rank, deadline)
         verdict = _judge(store, round_, world_size, digest, deadline)
         verdict["readers"] = world_size - 1 - len(verdict.get("missing", ()))
         store.set(f"{round_}/verdict", json.dumps(verdict).encode())
@@ -134,6 +134,8 @@ def _judge(store: Store, round_: str, world_size: int, digest: str, deadline: fl
     full = store.wait([f"{round_}/full"], deadline - time.monotonic())
     if store.has(f"{round_}/conflict"):
         return {"conflict": store.get(f"{round_}/conflict").decode()}
+    if store.has(f"{round_}/gave_up"):
+        return {"missing": [int(store.get(f"{round_}/gave_up"))], "asked": world_size, "of": world_size}
     keys = [f"{round_}/rank/{rank}" for rank in range(world_size)]
     if not full:
         missing, asked = _while_time(deadline + _GRACE / 2, keys, lambda key: not store.has(key))
@@ -193,13 +195,15 @@ def _brief(fields: dict[str, Any], name: str) -> Any:
     return f"{text[:_LONGEST]}... ({sha256(text.encode()).hexdigest()[:8]})"
 
 
-def _await_verdict(store: Store, round_: str, deadline: float) -> dict[str, Any]:
+def _await_verdict(store: Store, round_: str, rank: int, deadline: float) -> dict[str, Any]:
     started = time.monotonic()
     if store.wait([f"{round_}/verdict"], max(deadline - started, 0) + _GRACE):
         found: dict[str, Any] = json.loads(store.get(f"{round_}/verdict"))
         if found.keys() - {"readers"} and store.count(f"{round_}/read") == found["readers"]:
             store.set(f"{round_}/heard", b"1")
         return found
+    # Whoever comes later must not count on this rank.
+    store.set(f"{round_}/gave_up", str(rank).encode())
     came = store.has(f"{round_}/rank/0")
     raise RankSilent(
         f"rank 0 gave no verdict within {time.monotonic() - started:.1f} s: "

@@ -122,7 +122,8 @@ class _Said:
 
     def check(self) -> None:
         """Places are within their sizes, a node has no more processes than there are, and a rank is one rank."""
-        for place, size in (*zip(_NUMBERS[0:6:2], _NUMBERS[1:6:2]), ("local_world_size", "world_size")):
+        also = ("local_rank", "world_size"), ("local_world_size", "world_size")
+        for place, size in (*zip(_NUMBERS[0:6:2], _NUMBERS[1:6:2]), *also):
             highest = self.values.get(size, 1 << 64) - (place != "local_world_size")
             if self.values.get(place, 0) > highest:
                 raise self.wrong(f"{self.told[size]} allows {_words(place)}s up to {highest}", place)

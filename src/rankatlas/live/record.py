@@ -128,33 +128,9 @@ def _gather(
         if store.count(f"{round_}/arrived") == world_size:
             store.set(f"{round_}/full", b"1")
         if rank == 0:
-            keys = [f"{round_}/rank/{other}" for other in range(world_size)]
-            full = store.wait([f"{round_}/full"], timeout)
-            missing = [] if full else [other for other, key in enumerate(keys) if not store.has(key)]
-            made = refused = None
-            try:
-                made = None if missing else put_together([_long(_unpacked(text)) for text in store.get_all(keys)])
-            except Exception as error:  # whatever it is, the others must hear of it
-                refused = error
-            readers = world_size - 1 - len(missing)
-            said: dict[str, Any] = {"missing": missing, "record": made and made.to_dict(), "readers": readers}
-            said["refused"] = refused and str(refused)
-            store.set(f"{round_}/all", _packed(said))
-            if readers:
-                # This process may end now, or fail at what it found, and keep the store: let the others read first.
-                store.wait([f"{round_}/heard"], _HEARD)
-            if refused:
-                raise refused
+            missing, made = _publish(store, round_, world_size, timeout, put_together)
         else:
-            if not store.wait([f"{round_}/all"], timeout + _GRACE):
-                raise RankSilent(f"rank 0 gathered nothing within {timeout:g} s", ranks=[0])
-            found = _unpacked(store.get(f"{round_}/all"))
-            if store.count(f"{round_}/read") == found["readers"]:
-                store.set(f"{round_}/heard", b"1")
-            if found["refused"]:
-                raise JobError(found["refused"])
-            missing = found["missing"]
-            made = None if missing else LayoutRecord.from_dict(found["record"])
+            missing, made = _read(store, round_, rank, timeout)
     except (OSError, RuntimeError) as error:
         if isinstance(error, RankatlasError):
             raise
@@ -165,6 +141,48 @@ def _gather(
         waited = time.monotonic() - started
         raise RankSilent(f"ranks {missing} did not come to the record within {waited:.0f} s", ranks=missing)
     return made
+
+
+def _publish(
+    store: Store,
+    round_: str,
+    world_size: int,
+    timeout: float,
+    put_together: Callable[[list[dict[str, Any]]], LayoutRecord],
+) -> tuple[list[int], LayoutRecord | None]:
+    """Rank 0's part: who is missing, or the record; whatever comes of it is published."""
+    keys = [f"{round_}/rank/{other}" for other in range(world_size)]
+    full = store.wait([f"{round_}/full"], timeout)
+    missing = [] if full else [other for other, key in enumerate(keys) if not store.has(key)]
+    if store.has(f"{round_}/gave_up"):
+        missing = [int(store.get(f"{round_}/gave_up"))]
+    made = refused = None
+    try:
+        made = None if missing else put_together([_long(_unpacked(text)) for text in store.get_all(keys)])
+    except Exception as error:  # whatever it is, the others must hear of it
+        refused = error
+    readers = world_size - 1 - len(missing)
+    said = {"missing": missing, "record": made and made.to_dict(), "refused": refused and str(refused)}
+    store.set(f"{round_}/all", _packed({**said, "readers": readers}))
+    if readers:
+        # This process may end now, or fail at what it found, and keep the store: let the others read first.
+        store.wait([f"{round_}/heard"], _HEARD)
+    if refused:
+        raise refused
+    return missing, made
+
+
+def _read(store: Store, round_: str, rank: int, timeout: float) -> tuple[list[int], LayoutRecord | None]:
+    """The part of the others: what rank 0 published."""
+    if not store.wait([f"{round_}/all"], timeout + _GRACE):
+        store.set(f"{round_}/gave_up", str(rank).encode())  # whoever comes later must not count on this rank
+        raise RankSilent(f"rank 0 gathered nothing within {timeout + _GRACE:g} s", ranks=[0])
+    found = _unpacked(store.get(f"{round_}/all"))
+    if store.count(f"{round_}/read") == found["readers"]:
+        store.set(f"{round_}/heard", b"1")
+    if found["refused"]:
+        raise JobError(found["refused"])
+    return found["missing"], None if found["missing"] else LayoutRecord.from_dict(found["record"])
 
 
 def _short(group: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from rankatlas.records.kinds import Kind, axis_name, known_groups
 
 # Axes of layers of experts, which are laid over the ranks in their own way.
 _EXPERT = ("ep", "etp", "edp", "efsdp", "moe_sharding")
+_SHARED = ("pp", "dp_replicate")  # axes that both charts may have
+_FOLDED = ("batch", "loss_mesh")  # torchtitan's words for axes folded into one, which is the same as one alone at times
 _Step = tuple[int, int]  # size, stride
 
 
@@ -54,22 +56,27 @@ def _layout(kinds: list[Kind], world_size: int) -> Mesh | Atlas:
         elif "expert" not in kind.description.lower():
             nameless += steps
     # Small ones first: a kind over several axes, such as a flattened one, is no axis where those have names.
-    for size, stride, name in sorted(named, key=lambda one: one[0]):
+    named.sort(key=lambda one: (one[0], one[2] in _FOLDED))
+    for size, stride, name in named:
         if name not in _EXPERT:
             dense.add(size, stride, name)
         if name in _EXPERT or name == "pp":
+            expert.add(size, stride, name)
+    # Experts may be replicated as the rest is, or have an axis that goes across: theirs comes first.
+    for size, stride, name in named:
+        if name == "dp_replicate":
             expert.add(size, stride, name)
     for size, stride in nameless:
         dense.add(size, stride)
     # Megatron makes groups of experts in a job without any; they are groups of the dense chart then.
     if "ep" not in expert.names.values():
         return dense.mesh()
-    return Atlas(dense=dense.mesh(), expert=expert.mesh(), shared=("pp",) if _both_have_pp(dense, expert) else ())
+    return Atlas(dense=dense.mesh(), expert=expert.mesh(), shared=_shared(dense, expert))
 
 
-def _both_have_pp(dense: _Cuts, expert: _Cuts) -> bool:
-    found = [[place for place, name in cuts.names.items() if name == "pp"] for cuts in (dense, expert)]
-    return found[0] != [] and found[0] == found[1]
+def _shared(dense: _Cuts, expert: _Cuts) -> tuple[str, ...]:
+    """The axes that stand at one place in both charts."""
+    return tuple(name for name in _SHARED if None is not dense.place(name) == expert.place(name))
 
 
 class _Cuts:
@@ -88,6 +95,10 @@ class _Cuts:
         alone = self._at.index(end) == self._at.index(stride) + 1
         if name and alone and name not in self.names.values():
             self.names.setdefault((stride, end), name)
+
+    def place(self, name: str) -> _Step | None:
+        """Where the axis called `name` begins and ends, None where there is none."""
+        return next((place for place, other in self.names.items() if other == name), None)
 
     def _possible(self, cut: int) -> bool:
         if cut in self._at:

@@ -34,7 +34,7 @@ _DESCRIPTIONS = (
 _AXES = r"^(dp|dp_replicate|dp_shard|fsdp|hsdp|pp|tp|mp|cp|sp|sep|ep|etp|edp|sharding)$"
 _NAMELESS = "group without a name"
 ALONE = "each rank alone"  # what groups of one rank are
-_MOST_AXES = 10  # 2^10 sets of axes are tried; no layout has more axes of size > 1
+_MOST_AXES = 10  # sets of these many axes are tried, 2^10; beyond them each axis alone
 
 
 _Place = tuple[int, int]
@@ -174,9 +174,9 @@ def known_groups(layout: Mesh | Atlas) -> dict[tuple[tuple[int, ...], ...], list
     found.setdefault(tuple((rank,) for rank in everyone), [ALONE])
     for chart, mesh in charts.items():
         shared = layout.shared if isinstance(layout, Atlas) else mesh.axes
-        axes = [axis for axis in mesh.axes if mesh.size(axis) > 1][:_MOST_AXES]
-        for count in range(1, len(axes) + 1):
-            for chosen in combinations(axes, count):
+        axes = [axis for axis in mesh.axes if mesh.size(axis) > 1]
+        for count in range(1, min(len(axes), _MOST_AXES) + 1):
+            for chosen in combinations(axes if count == 1 else axes[:_MOST_AXES], count):
                 table = tuple(tuple(ranks) for ranks in mesh.groups(*chosen).ranges())
                 name = "+".join(chosen)
                 name = name if set(chosen) <= set(shared) or not chart else f"{chart}.{name}"
