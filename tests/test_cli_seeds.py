@@ -125,11 +125,12 @@ def test_the_axes_a_scheme_forgets_are_told(run):
     assert facts["same_along"] == {"": ["cp"], "other": ["pp", "cp"]}
 
 
-def test_an_expert_chart_has_the_stream_of_experts_only(run):
+def test_an_expert_chart_has_no_stream_of_the_tensor_axis(run):
     atlas = "dense: pp=2 dp=4 tp=2; expert: pp=2 edp=2 ep=4"
     found = json.loads(run(atlas, "--chart", "expert", "--preset", "megatron", "--json"))
     assert [(stream["name"], stream["differ"]) for stream in found["streams"]] == [
-        ("expert-parallel-rng", ["pp", "ep"])
+        ("data-parallel-rng", ["pp"]),
+        ("expert-parallel-rng", ["pp", "ep"]),
     ]
 
 

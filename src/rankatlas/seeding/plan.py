@@ -168,8 +168,8 @@ class SeedPlan:
         `context-parallel-rng`: along cp too, for what is split by sequence; only on a mesh with cp, and an addition of
         ours: core 0.16 has no such state.
         `expert-parallel-rng`: different along ep and etp, same along edp; only on a mesh that has one of them.
-        The expert chart of an atlas, which has edp or etp and no tp, gets the last one only: along its axes the others
-        cannot be told.
+        The expert chart of an atlas, which has edp or etp and no tp, gets no `model-parallel-rng`: along its axes that
+        one cannot be told.
         Source: `model_parallel_cuda_manual_seed` and `_set_random_seed` of core 0.16.
 
         >>> {name: stream.differ for name, stream in SeedPlan(1, Mesh(pp=2, dp=2, tp=2)).megatron().items()}
@@ -181,7 +181,7 @@ class SeedPlan:
         if any(axis in self.mesh.axes for axis in ("ep", "etp")):
             wanted["expert-parallel-rng"] = ("pp", "ep", "etp")
         if any(axis in self.mesh.axes for axis in ("edp", "etp")) and "tp" not in self.mesh.axes:
-            wanted = {"expert-parallel-rng": ("pp", "ep", "etp")}
+            del wanted["model-parallel-rng"]
         return {name: self._differing(name, axes) for name, axes in wanted.items()}
 
     def paddle(self) -> dict[str, Stream]:
