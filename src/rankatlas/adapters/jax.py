@@ -55,7 +55,8 @@ class RandomState:
 
     def set_state(self, state: Any) -> None:
         """Set the key.  Raises ValueError for anything that is no single key."""
-        if not jax.numpy.issubdtype(getattr(state, "dtype", None), jax.dtypes.prng_key) or state.shape:
+        dtype = getattr(state, "dtype", None)
+        if dtype is None or not jax.numpy.issubdtype(dtype, jax.dtypes.prng_key) or state.shape:
             raise ValueError(f"a state of JAX is one key, not {shown(state)}")
         self._key = state
 
