@@ -201,6 +201,7 @@ def dies_before(victim):
     def work(rank):
         start(rank, 4, f"before{victim}")
         if rank == victim:
+            time.sleep(0.5)  # the others may still be connecting their group
             die()
         return told(lambda: live.agree(FOUR, timeout=TIMEOUT))
 
@@ -240,7 +241,10 @@ def job_on(port, name):
         start(rank, 4, name)
         shared = client(port, 4)
         torch_job.TorchJob.store = lambda self: torch_job.TorchStore(shared)
-        return told(lambda: live.agree(FOUR, timeout=TIMEOUT))
+        answer = told(lambda: live.agree(FOUR, timeout=TIMEOUT))
+        # Slower ranks may still be connecting their group to this one, which gloo does in both directions.
+        time.sleep(1)
+        return answer
 
     return work
 
