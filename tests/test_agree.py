@@ -17,7 +17,7 @@ from rankatlas.errors import InputError, JobError, RankSilent
 from rankatlas.live.agree import _camps
 from rankatlas.live.fields import flat, layout_fields, plain
 from rankatlas.live.jobs import current_job, identity, refuse_other_world, within
-from test_live_groups import HERE, environment, free_ports, run_all
+from test_live_groups import HERE, environment, free_ports, paddle_environments, run_all
 
 TIMEOUT = 1.5  # of live_agree_torch.py
 MOST = TIMEOUT + 5
@@ -162,18 +162,7 @@ def test_paddle(tmp_path):
     pytest.importorskip("paddle")
     world = 4
     master, *ports = free_ports(world + 1)
-    endpoints = [f"127.0.0.1:{port}" for port in ports]
-    environments = [
-        environment(
-            PADDLE_TRAINER_ID=str(rank),
-            PADDLE_TRAINERS_NUM=str(world),
-            PADDLE_TRAINER_ENDPOINTS=",".join(endpoints),
-            PADDLE_CURRENT_ENDPOINT=endpoints[rank],
-            PADDLE_MASTER=f"127.0.0.1:{master}",
-            PADDLE_DISTRI_BACKEND="gloo",
-        )
-        for rank in range(world)
-    ]
+    environments = paddle_environments(master, ports)
     said = run_all([[sys.executable, str(HERE / "live_agree_paddle.py")]] * world, environments, tmp_path)
     for answers in said:
         assert answers["agreed"] == 4

@@ -59,6 +59,23 @@ def environment(**more):
     return {**inherited, **quiet, "CUDA_VISIBLE_DEVICES": "", **more}
 
 
+def paddle_environments(master, ports, **more):
+    """What Paddle's launcher would tell each process, one per port."""
+    endpoints = [f"127.0.0.1:{port}" for port in ports]
+    return [
+        environment(
+            PADDLE_TRAINER_ID=str(rank),
+            PADDLE_TRAINERS_NUM=str(len(endpoints)),
+            PADDLE_TRAINER_ENDPOINTS=",".join(endpoints),
+            PADDLE_CURRENT_ENDPOINT=endpoint,
+            PADDLE_MASTER=f"127.0.0.1:{master}",
+            PADDLE_DISTRI_BACKEND="gloo",
+            **more,
+        )
+        for rank, endpoint in enumerate(endpoints)
+    ]
+
+
 def free_ports(count):
     """Ports that nobody listens on, all held until all are found so that none comes twice."""
     held = [socket.socket() for _ in range(count)]
@@ -95,18 +112,7 @@ def test_torch_makes_the_groups(tmp_path):
 def test_paddle_makes_the_groups(tmp_path):
     pytest.importorskip("paddle")
     master, *ports = free_ports(WORLD + 1)
-    endpoints = [f"127.0.0.1:{port}" for port in ports]
-    environments = [
-        environment(
-            PADDLE_TRAINER_ID=str(rank),
-            PADDLE_TRAINERS_NUM=str(WORLD),
-            PADDLE_TRAINER_ENDPOINTS=",".join(endpoints),
-            PADDLE_CURRENT_ENDPOINT=endpoints[rank],
-            PADDLE_MASTER=f"127.0.0.1:{master}",
-            PADDLE_DISTRI_BACKEND="gloo",
-        )
-        for rank in range(WORLD)
-    ]
+    environments = paddle_environments(master, ports)
     commands = [[sys.executable, str(HERE / "live_paddle.py")]] * WORLD
     said = run_all(commands, environments, tmp_path)
     check(said, ("topology", "a Ranks", "a list"))

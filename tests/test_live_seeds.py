@@ -13,7 +13,7 @@ import pytest
 from rankatlas import Mesh
 from rankatlas.seeding import distributed_seeds
 from rankatlas.tensors import TensorLayout
-from test_live_groups import environment, run_all
+from test_live_groups import environment, paddle_environments, run_all
 
 pytestmark = pytest.mark.live
 
@@ -96,19 +96,7 @@ def steady_ports(count):
 def test_paddle_seeds_itself_from_its_live_fleet(tmp_path, degrees, axes):
     pytest.importorskip("paddle")
     master, *ports = steady_ports(64)
-    endpoints = [f"127.0.0.1:{port}" for port in ports[:4]]
-    environments = [
-        environment(
-            PADDLE_TRAINER_ID=str(rank),
-            PADDLE_TRAINERS_NUM="4",
-            PADDLE_TRAINER_ENDPOINTS=",".join(endpoints),
-            PADDLE_CURRENT_ENDPOINT=endpoints[rank],
-            PADDLE_MASTER=f"127.0.0.1:{master}",
-            PADDLE_DISTRI_BACKEND="gloo",
-            STORE_PORTS=",".join(map(str, ports[4:])),
-        )
-        for rank in range(4)
-    ]
+    environments = paddle_environments(master, ports[:4], STORE_PORTS=",".join(map(str, ports[4:])))
     commands = [[sys.executable, str(HERE / "live_seeds_paddle.py"), *degrees]] * 4
     told = run_all(commands, environments, tmp_path)
     mesh = Mesh(**axes)

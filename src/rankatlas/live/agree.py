@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from rankatlas.errors import InputError, JobError, LayoutMismatch, RankSilent, shown
 from rankatlas.live.fields import flat, layout_fields
-from rankatlas.live.jobs import Store, current_job, identity, refuse_other_world, seconds_given, within
+from rankatlas.live.jobs import Store, current_job, identity, refuse_other_world, seconds_given, store_may_go, within
 
 _T = TypeVar("_T")
 
@@ -87,7 +87,7 @@ def agree(
 
 def _verdict(store: Store, rank: int, world_size: int, fields: dict[str, Any], deadline: float) -> dict[str, Any]:
     """What rank 0 has found, on every rank."""
-    try:
+    with store_may_go(rank):
         said = json.dumps({"who": identity(), "host": socket.gethostname(), "fields": fields})
         digest = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
         round_ = _announce(store, rank, world_size, said, digest)
@@ -100,12 +100,6 @@ def _verdict(store: Store, rank: int, world_size: int, fields: dict[str, Any], d
             # This process is about to fail, and may be the one that keeps the store: let the others read first.
             store.wait([f"{round_}/heard"], _HEARD)
         return verdict
-    except (OSError, RuntimeError) as error:
-        if isinstance(error, JobError):
-            raise
-        raise RankSilent(
-            f"rank {rank} lost the store of the job ({error!s:.200}); rank 0, or whoever keeps it, is gone", ranks=[0]
-        ) from None
 
 
 def _announce(store: Store, rank: int, world_size: int, said: str, digest: str) -> str:

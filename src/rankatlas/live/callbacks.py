@@ -13,9 +13,10 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from rankatlas.core import Atlas, Mesh, parse_layout
+from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import JobError, shown
 from rankatlas.live.agree import Agreement, agree
+from rankatlas.live.jobs import layout_given
 from rankatlas.live.record import record
 from rankatlas.records.check import check_record
 from rankatlas.records.record import LayoutRecord
@@ -58,7 +59,7 @@ class Watch:
 
     def look(self, engine: str) -> None:
         """The groups are made: write them down, and hold them against the layout they should have."""
-        expect = parse_layout(self.expect) if isinstance(self.expect, str) else self.expect
+        expect = layout_given(self.expect)
         self.record = record(self.path, expect, timeout=self.timeout, engine=engine)
         if expect is not None:
             check_record(self.record, expect, self.axes)

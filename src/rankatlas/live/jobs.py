@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from threading import Thread
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from rankatlas.core import Atlas, Mesh, parse_layout
-from rankatlas.errors import JobError, RankSilent, shown
+from rankatlas.errors import InputError, JobError, RankatlasError, RankSilent, shown
 
 _T = TypeVar("_T")
 _LONGEST = 1_000_000  # seconds; clocks of sockets and threads overflow far beyond
@@ -86,15 +87,40 @@ def seconds_given(timeout: object) -> float:
     raise JobError(f"timeout is a number of seconds above 0 and at most {_LONGEST:,}, not {shown(timeout)}")
 
 
+def layout_given(expect: Mesh | Atlas | str | None) -> Mesh | Atlas | None:
+    """The layout that a job should have, None where none is given.  Raises InputError for anything else."""
+    if isinstance(expect, str):
+        return parse_layout(expect)
+    if expect is None or isinstance(expect, (Mesh, Atlas)):
+        return expect
+    raise InputError(f"expect is a Mesh, an Atlas or notation, not {shown(expect)}")
+
+
+def is_of_world(layout: Mesh | Atlas | None, world_size: int) -> bool:
+    """Whether a layout, where there is one, has the ranks 0 … world_size − 1."""
+    return layout is None or (layout.first_rank, layout.world_size) == (0, world_size)
+
+
 def refuse_other_world(layout: object, world_size: int) -> None:
     """Raise JobError where a mesh, an atlas or notation has other ranks than 0 … world_size − 1."""
     if isinstance(layout, str):
         layout = parse_layout(layout)
-    if not isinstance(layout, (Mesh, Atlas)):
-        return
-    first, count = layout.first_rank, layout.world_size
-    if (first, count) != (0, world_size):
+    if isinstance(layout, (Mesh, Atlas)) and not is_of_world(layout, world_size):
+        first, count = layout.first_rank, layout.world_size
         raise JobError(f"{layout} has {count} ranks, {first} to {first + count - 1}; this job has {world_size}, from 0")
+
+
+@contextmanager
+def store_may_go(rank: int) -> Iterator[None]:
+    """Raise RankSilent, which blames rank 0, where the store of the job is lost inside the block."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, RankatlasError):
+            raise
+        raise RankSilent(
+            f"rank {rank} lost the store of the job ({error!s:.200}); rank 0, or whoever keeps it, is gone", ranks=[0]
+        ) from None
 
 
 def within(seconds: float, work: Callable[[], _T]) -> _T:

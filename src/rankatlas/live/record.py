@@ -10,10 +10,20 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rankatlas.core import Atlas, Mesh, parse_layout
+from rankatlas.core import Atlas, Mesh
 from rankatlas.core.border import in_order
-from rankatlas.errors import InputError, JobError, LaunchError, RankatlasError, RankSilent, shown
-from rankatlas.live.jobs import Store, current_job, identity, refuse_other_world, seconds_given, within
+from rankatlas.errors import InputError, JobError, LaunchError, RankSilent
+from rankatlas.live.jobs import (
+    Store,
+    current_job,
+    identity,
+    is_of_world,
+    layout_given,
+    refuse_other_world,
+    seconds_given,
+    store_may_go,
+    within,
+)
 from rankatlas.live.launch import Launch
 from rankatlas.records.check import check_record
 from rankatlas.records.kinds import shortest, sort_kinds
@@ -53,7 +63,7 @@ def _recorded(
     any_world: bool,
 ) -> LayoutRecord:
     timeout = seconds_given(timeout)
-    expected = _layout(expect)
+    expected = layout_given(expect)
     job = current_job(engine)
     own = {
         "rank": job.rank,
@@ -67,14 +77,10 @@ def _recorded(
     def put_together(gathered: list[dict[str, Any]]) -> LayoutRecord:
         kinds = sort_kinds({one["rank"]: one["groups"] for one in gathered})
         ranks = [{key: one[key] for key in ("rank", "host", "local_rank", "device")} for one in gathered]
-        meant = expected
-        try:
+        if not any_world:
             refuse_other_world(expected, job.world_size)
-        except JobError:
-            if not any_world:
-                raise
-            meant = None
-        made = made_of(ranks, kinds, meant, job.name)
+        fitting = expected if is_of_world(expected, job.world_size) else None
+        made = made_of(ranks, kinds, fitting, job.name)
         if path is not None and job.rank == 0:
             _write(made, os.fspath(path))
         return made
@@ -96,20 +102,12 @@ def verify(
     Otherwise as `record`.
     """
     named = (axes,) if isinstance(axes, str) else in_order(axes, "axes")
-    meant = _layout(expect)
+    meant = layout_given(expect)
     if meant is None:
         raise InputError("verify needs the layout that is expected; record infers one")
     made = _recorded(None, meant, timeout, engine, any_world=True)
     check_record(made, meant, named)
     return made
-
-
-def _layout(expect: Mesh | Atlas | str | None) -> Mesh | Atlas | None:
-    if isinstance(expect, str):
-        return parse_layout(expect)
-    if expect is None or isinstance(expect, (Mesh, Atlas)):
-        return expect
-    raise InputError(f"expect is a Mesh, an Atlas or notation, not {shown(expect)}")
 
 
 def _gather(
@@ -122,7 +120,7 @@ def _gather(
 ) -> LayoutRecord:
     """The record of what every rank said, on every rank: rank 0 reads all, and publishes what it makes of them."""
     started = time.monotonic()
-    try:
+    with store_may_go(rank):
         round_ = f"{_PREFIX}/{store.count(f'{_PREFIX}/calls/{rank}/{identity()}')}"
         store.set(f"{round_}/rank/{rank}", _packed({**own, "groups": [_short(one) for one in own["groups"]]}))
         if store.count(f"{round_}/arrived") == world_size:
@@ -131,12 +129,6 @@ def _gather(
             missing, made = _publish(store, round_, world_size, timeout, put_together)
         else:
             missing, made = _read(store, round_, rank, timeout)
-    except (OSError, RuntimeError) as error:
-        if isinstance(error, RankatlasError):
-            raise
-        raise RankSilent(
-            f"rank {rank} lost the store of the job ({error!s:.200}); rank 0, or whoever keeps it, is gone", ranks=[0]
-        ) from None
     if made is None:
         waited = time.monotonic() - started
         raise RankSilent(f"ranks {missing} did not come to the record within {waited:.0f} s", ranks=missing)

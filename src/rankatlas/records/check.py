@@ -36,8 +36,8 @@ def check_record(made: LayoutRecord, layout: Mesh | Atlas, axes: Sequence[str] =
                 kind.description,
                 ranks=kind.disagreements,
             )
-        meant = dict(_tables_of(axis_name(kind.description) or kind.description, layout))
-        if meant and _table(kind) not in meant.values():
+        meant = _broken_promise(kind, layout)
+        if meant:
             raise _mismatch(kind, layout, meant)
         if kind.axes is None:
             raise _mismatch(kind, layout, {name: table for table, (name, *_) in known_groups(layout).items()})
@@ -56,22 +56,23 @@ def misnamed(kinds: Sequence[Kind], layout: Mesh | Atlas) -> list[tuple[str, str
     >>> misnamed([Kind("mesh_tp", [[0, 2], [1, 3]], "dp"), Kind("mesh_dp", [[0, 2], [1, 3]], "dp")], mesh)
     [('mesh_tp', 'dp')]
     """
-    found = []
-    for kind in kinds:
-        meant = dict(_tables_of(axis_name(kind.description) or kind.description, layout))
-        if meant and kind.axes is not None and _table(kind) not in meant.values():
-            found.append((kind.description, kind.axes))
-    return found
+    return [(kind.description, kind.axes) for kind in kinds if kind.axes is not None and _broken_promise(kind, layout)]
+
+
+def _broken_promise(kind: Kind, layout: Mesh | Atlas) -> dict[str, _Table]:
+    """The groups that the description of a kind speaks of, where its groups are others; else nothing."""
+    meant = dict(_tables_of(axis_name(kind.description) or kind.description, layout))
+    return {} if _table(kind) in meant.values() else meant
 
 
 def _table(kind: Kind) -> _Table:
     return tuple(map(tuple, kind.groups))
 
 
-def _tables_of(axis: str | None, layout: Mesh | Atlas) -> Iterator[tuple[str, _Table]]:
+def _tables_of(axis: str, layout: Mesh | Atlas) -> Iterator[tuple[str, _Table]]:
     """The groups of the axis that a description speaks of, in every chart that has it."""
     for chart, mesh in {"": layout}.items() if isinstance(layout, Mesh) else layout.charts.items():
-        name = next((one for one in (axis, _SAME.get(axis or "")) if one in mesh.axes), None)
+        name = next((one for one in (axis, _SAME.get(axis)) if one in mesh.axes), None)
         if name is not None:
             yield f"{chart}.{name}" if chart else name, tuple(map(tuple, mesh.groups(name).ranges()))
 
