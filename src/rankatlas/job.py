@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh
@@ -26,10 +27,41 @@ class Fact:
         return f"Fact({self.name!r}, {self.value!r}, {self.origin!r})"
 
 
+# What a configuration may say beside the layout, and in which unit.
+SETTINGS = MappingProxyType(
+    {
+        "global_batch": "samples of one optimizer step, over all ranks",
+        "micro_batch": "samples of one forward pass on one data rank",
+        "accumulation": "micro-batches of one optimizer step on one data rank",
+        "sequence_length": "tokens of one sample",
+        "layers": "transformer layers of the whole model",
+        "heads": "attention heads",
+        "kv_heads": "heads of keys and values (fewer than heads with grouped queries)",
+        "hidden": "features of a token between layers",
+        "ffn": "features inside a dense feed-forward layer",
+        "vocab": "entries of the vocabulary, before padding",
+        "vocab_multiple": "padding rounds the vocabulary up to a multiple of this times the tensor size",
+        "experts": "routed experts of a layer",
+        "expert_ffn": "features inside one expert",
+        "virtual_stages": "pieces of the model on every pipeline stage",
+        "first_stage_layers": "layers of the first stage, where it has another number than the rest",
+        "last_stage_layers": "layers of the last stage, where it has another number than the rest",
+        "stage_layers": "layers of every stage, as a list",
+        "zero_stage": "0 to 3: what data ranks share out among them (optimizer states, gradients, parameters)",
+        "fsdp": "how parameters are sharded, in the words of the framework",
+        "cp_split": "contiguous or balanced: how a sequence is cut over context ranks",
+        "recompute": "what is computed again in the backward pass, in the words of the framework",
+        "precision": "bf16, fp16, fp32, fp8 or fp4",
+    }
+)
+
+
 class Job:
     """A layout as it was read: the mesh or atlas, the `format` it was written in, `source`, facts and notes.
 
     `seed` is the base seed a configuration sets, None where it sets none.
+    `settings` are the other numbers that must fit the layout, name → Fact; the names are `SETTINGS`, the same whatever
+    the format calls them, and one that is neither given nor has a default is absent.
     `places` says where ranks run, rank → its `host`, `local_rank` and `device`, and `kinds` which groups were made,
     plain data; both are known of recorded jobs only.
     `notes` are sentences about what was given and could not be understood, or was understood in one of several
@@ -39,7 +71,7 @@ class Job:
     Mesh(dp=8)
     """
 
-    __slots__ = ("facts", "format", "kinds", "layout", "notes", "places", "seed", "source")
+    __slots__ = ("facts", "format", "kinds", "layout", "notes", "places", "seed", "settings", "source")
 
     def __init__(
         self,
@@ -52,6 +84,7 @@ class Job:
         places: Mapping[int, Mapping[str, Any]] | None = None,
         kinds: Iterable[Mapping[str, Any]] = (),
         seed: int | None = None,
+        settings: Iterable[Fact] = (),
     ) -> None:
         self.layout = layout
         self.format = format
@@ -61,6 +94,7 @@ class Job:
         self.places = dict(places or {})
         self.kinds = tuple(kinds)
         self.seed = seed
+        self.settings = MappingProxyType({fact.name: fact for fact in settings})
 
     def __repr__(self) -> str:
         return f"Job({self.layout!r}, format={self.format!r}, source={self.source!r})"
