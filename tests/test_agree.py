@@ -124,13 +124,13 @@ class TestSilence:
     def test_rank_0_never_comes(self, said):
         dead, *living = said["rank 0 dies before"]
         assert dead is None
-        all_told(living, "RankSilent", "rank 0 gave no verdict", "never announced its layout")
+        all_told(living, "RankSilent", "rank 0 gave no answer", "it never came")
         assert [answer["ranks"] for answer in living] == [[0]] * 3
 
     def test_rank_0_dies_after_its_word(self, said):
         dead, *living = said["rank 0 dies after"]
         assert dead is None
-        all_told(living, "RankSilent", "rank 0 gave no verdict", "fell silent")
+        all_told(living, "RankSilent", "rank 0 gave no answer", "fell silent")
 
     def test_rank_0_is_killed_and_the_store_with_it(self, said):
         dead, *living = said["keeper killed"]
@@ -327,15 +327,15 @@ class TestCamps:
 
 class TestWithin:
     def test_an_answer(self):
-        assert within(5, lambda: 7) == 7
+        assert within(5, lambda stop: 7) == 7
 
     def test_an_error(self):
         with pytest.raises(ZeroDivisionError):
-            within(5, lambda: 1 // 0)
+            within(5, lambda stop: 1 // 0)
 
     def test_no_answer(self):
         with pytest.raises(RankSilent, match="has not answered") as caught:
-            within(0.05, lambda: time.sleep(0.5))
+            within(0.05, lambda stop: time.sleep(0.5))
         assert caught.value.ranks == [0]
 
     def test_who_this_process_is(self):

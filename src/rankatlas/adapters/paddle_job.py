@@ -37,6 +37,8 @@ class PaddleStore:
     can be asked at any time.
     """
 
+    at_once = False
+
     def __init__(self, store: Any) -> None:
         self._store = store
 

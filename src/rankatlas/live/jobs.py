@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from threading import Thread
+from threading import Event, Thread
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -20,7 +20,12 @@ _LONGEST = 1_000_000  # seconds; clocks of sockets and threads overflow far beyo
 
 
 class Store(Protocol):
-    """A key-value store that every process of the job reaches.  Waiting is bounded; nothing else blocks."""
+    """A key-value store that every process of the job reaches.  Waiting is bounded; nothing else blocks.
+
+    `at_once` says whether `get_all` is one message.
+    """
+
+    at_once: bool
 
     def set(self, key: str, value: bytes) -> None:
         """Publish `value` under `key`."""
@@ -123,23 +128,27 @@ def store_may_go(rank: int) -> Iterator[None]:
         ) from None
 
 
-def within(seconds: float, work: Callable[[], _T]) -> _T:
+def within(seconds: float, work: Callable[[Event], _T]) -> _T:
     """What `work` returns, or its error; RankSilent when it takes longer than `seconds`.
 
     A store whose keeper is stopped, not dead, answers nothing and refuses nothing: no timeout of its own ends that.  So
-    it is asked in a thread that may be left behind.
+    it is asked in a thread that may be left behind; the event that `work` is given tells it so.
     """
+    stop = Event()
     outcome: list[tuple[bool, Any]] = []
 
     def run() -> None:
         try:
-            outcome.append((True, work()))
+            outcome.append((True, work(stop)))
         except BaseException as error:
             outcome.append((False, error))
 
     thread = Thread(target=run, name="rankatlas", daemon=True)
     thread.start()
-    thread.join(seconds)
+    try:
+        thread.join(seconds)
+    finally:
+        stop.set()
     if not outcome:
         raise RankSilent(
             f"the store of the job has not answered for {seconds:g} s; rank 0, or whoever keeps it, hangs", ranks=[0]
