@@ -230,7 +230,7 @@ class TestCheckGroups:
         assert fault["ranks"] == [0, 1, 4]
         facts = run("check-groups", write(MESH), str(MESH), "--json").json
         assert facts["ok"]
-        assert facts["kinds"]["DATA_PARALLEL_GROUP"] == "dp"
+        assert {"description": "DATA_PARALLEL_GROUP", "axes": "dp"} in facts["kinds"]
 
     def test_groups_that_are_not_there(self, run, write):
         answer = run("check-groups", write(MESH), str(MESH), "--axis", "dp+tp")

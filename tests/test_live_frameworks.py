@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from test_live_groups import HERE, environment, free_ports, run_all
+from test_live_groups import HERE, environment, free_ports, paddle_environments, run_all
 
 pytestmark = pytest.mark.live
 
@@ -155,3 +155,36 @@ class TestLightning:
     def test_a_job_of_one_process_is_left_alone(self, lightning):
         (answers,) = lightning("alone", 1)
         assert (answers["error"], answers["steps"], answers["agreed"], answers["layout"]) == (None, 2, None, None)
+
+
+@pytest.fixture(scope="module")
+def paddleformers(tmp_path_factory):
+    """What four ranks say whose Trainer is PaddleFormers', job by job."""
+    needs("paddleformers")
+    master, *ports = free_ports(5)
+    command = [sys.executable, str(HERE / "live_frameworks_paddleformers.py")]
+    folder = tmp_path_factory.mktemp("paddleformers")
+    return run_all([command] * 4, paddle_environments(master, ports), folder, 180)  # half a minute of it are imports
+
+
+class TestPaddleFormers:
+    def test_the_trainers_own_arguments(self, paddleformers):
+        for answers in (said["fine"] for said in paddleformers):
+            assert answers["error"] is None
+            assert answers["is a TrainerCallback"]
+            assert answers["agreed"] == 4
+            assert answers["fields"]["tensor_model_parallel_size"] == 2
+            assert answers["layout"] == "dp=2 mp=2"
+            assert answers["kinds"]["model_parallel"] == "mp"
+            assert answers["kinds"]["data_parallel"] == "dp"
+            assert None not in answers["kinds"].values()
+
+    def test_a_rank_with_other_arguments(self, paddleformers):
+        for answers in (said["mismatch"] for said in paddleformers):
+            assert (answers["error"], answers["odd_ranks"]) == ("LayoutMismatch", [2])
+            assert "seed is 7, elsewhere 42" in answers["text"]
+
+    def test_groups_that_are_not_the_expected_ones(self, paddleformers):
+        for answers in (said["wrong"] for said in paddleformers):
+            assert answers["error"] == "GroupMismatch"
+            assert answers["given"] != answers["expected"]
