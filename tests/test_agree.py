@@ -219,6 +219,30 @@ class TestFields:
         with pytest.raises(InputError, match="a layout to agree on is"):
             layout_fields(nothing)
 
+    def test_the_order_of_a_dict_of_axes(self):
+        assert layout_fields({"pp": 2, "tp": 4})["order"] == "pp tp"
+        assert layout_fields({"pp": 2, "tp": 4}) != layout_fields({"tp": 4, "pp": 2})
+        assert "order" not in layout_fields({"tensor_model_parallel_size": 2, "seed": 1})
+
+    def test_lists_of_a_namespace(self):
+        def fields(split):
+            return layout_fields(argparse.Namespace(pipeline_parallel_layout=split, tp=2))
+
+        assert fields([[1, 2], [3]]) != fields([[1], [2, 3]])
+        assert fields([0.5, 0.25]) != fields([0.25, 0.5])
+        long = list(range(500))
+        assert fields(long) == fields(list(long)) != fields([*long[:-1], 0])
+        assert len(fields(long)["pipeline_parallel_layout"]) < 100
+        assert fields([Stranger()]) == fields([Stranger()])
+
+    def test_two_keys_that_read_the_same(self):
+        with pytest.raises(InputError, match="two keys to agree on read the same"):
+            flat({1: "a", "1": "b"})
+        with pytest.raises(InputError, match="read the same"):
+            flat({"a": {"b": 1}, "a.b": 2})
+        with pytest.raises(InputError, match="read the same"):
+            flat({"a.b": 2, "a": {"b": 1}})
+
     def test_too_many(self):
         with pytest.raises(InputError, match="more than 2000 fields"):
             flat({str(number): number for number in range(3000)})
