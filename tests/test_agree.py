@@ -165,6 +165,7 @@ def test_paddle(tmp_path):
     environments = paddle_environments(master, ports)
     said = run_all([[sys.executable, str(HERE / "live_agree_paddle.py")]] * world, environments, tmp_path)
     for answers in said:
+        assert (answers["launched"], answers["different before"]) == (4, [1])  # before init_parallel_env
         assert answers["agreed"] == 4
         assert answers["different"]["odd_ranks"] == [3]
         assert "dp is 4, elsewhere 2" in answers["different"]["text"]

@@ -106,3 +106,7 @@ def _number(name: str) -> int | None:
 def current() -> TorchJob | None:
     """The job of this process, or None before `init_process_group`."""
     return TorchJob() if dist.is_available() and dist.is_initialized() else None
+
+
+def launched() -> None:
+    """None: before `init_process_group` torch has no store that all processes share."""

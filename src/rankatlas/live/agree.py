@@ -52,6 +52,9 @@ def agree(
 ) -> Agreement:
     """Make sure that every rank is about to build the same layout; call it after initialisation, before any group.
 
+    With Paddle it may also come before initialisation, in processes that its launcher started: where the training
+    arguments call `fleet.init` by themselves, that is the only moment.
+
     `layout` is a mesh, an atlas, notation, a dict, or the framework's own arguments; `extra` anything else that must be
     the same everywhere (batch sizes, seeds, versions, the hash of a configuration).  `timeout` is in seconds; it ends
     within timeout + 5 s whatever happens.  Cost: about eight messages per rank, on rank 0 too while all agree; after a
@@ -72,7 +75,7 @@ def agree(
     size = len(json.dumps(fields))
     if size > _MOST_BYTES:
         raise InputError(f"{size:,} bytes to agree on are too many, {_MOST_BYTES:,} the most: hash what is long")
-    job = current_job(engine)
+    job = current_job(engine, groups=False)
     store = job.store()
     if store is None:
         reason = f"the store of {job.name}'s backend cannot be written"

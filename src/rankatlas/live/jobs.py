@@ -67,16 +67,18 @@ class JobAdapter(Protocol):
 _ADAPTERS = MappingProxyType({"torch": "rankatlas.adapters.torch_job", "paddle": "rankatlas.adapters.paddle_job"})
 
 
-def current_job(engine: str | None = None) -> JobAdapter:
+def current_job(engine: str | None = None, *, groups: bool = True) -> JobAdapter:
     """The job of this process, told by the framework that has been initialised; `engine` names it where two are.
 
-    Raises JobError before `init_process_group` or `init_parallel_env`.
+    Without `groups`, a process that was launched and has not initialised its framework yet will do, if the framework
+    can give its store then (Paddle).  Raises JobError before `init_process_group` or `init_parallel_env`.
     """
     names = [engine] if engine else [name for name in _ADAPTERS if name in sys.modules]
     for name in names:
         if name not in _ADAPTERS:
             raise JobError(f"engine is one of {', '.join(_ADAPTERS)}, not {shown(name)}")
-        found: JobAdapter | None = import_module(_ADAPTERS[name]).current()
+        adapter = import_module(_ADAPTERS[name])
+        found: JobAdapter | None = adapter.current() or (None if groups else adapter.launched())
         if found is not None:
             return found
     raise JobError(
