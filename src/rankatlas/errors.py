@@ -181,6 +181,23 @@ class BatchError(InputError):
     legal_data_sizes: list[int]
 
 
+class DataCoverageError(InputError):
+    """Samples that are not each read exactly once by one data rank, or peers that read different ones.
+
+    `kinds` names what was found ("sharded-by-world", "sharded-twice", "tail-per-rank", "peers-disagree", …), `samples`
+    how many there are and `covered_count` how many of them are read.  `covered`, `missing` and `repeated` list the
+    first 1,024 samples each, `ranks` the first 1,024 ranks that differ from a peer.
+    """
+
+    kinds: tuple[str, ...]
+    samples: int
+    covered_count: int
+    covered: list[int]
+    missing: list[int]
+    repeated: list[int]
+    ranks: list[int]
+
+
 class DataResumeError(InputError):
     """A saved position in the data from which this job cannot go on.
 

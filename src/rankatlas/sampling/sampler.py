@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rankatlas.batches import BatchPlan
+from rankatlas.core.border import as_int
 from rankatlas.core.sizes import divisors
 from rankatlas.errors import BatchError, InputError, shown
 from rankatlas.sampling.order import MOST_SAMPLES, Order, order_epoch, order_seed, samples
@@ -165,6 +166,23 @@ class ShardedSampler:
         {'epoch': 0, 'consumed': 2, 'seed': 7, 'n': 1000, 'global_batch': 4, 'version': 1}
         """
         return state_of(self._epoch, self.consumed, self._seed, self._n, self._plan.global_batch)
+
+    def state_after(self, micro_batches: int) -> dict[str, Any]:
+        """The state once `micro_batches` of the current epoch are done, for loaders that take some ahead.
+
+        Raises InputError when the epoch has fewer, IntegerError.
+
+        >>> from rankatlas import Mesh
+        >>> sampler = ShardedSampler(1000, DataShard(Mesh(dp=2)), 0, global_batch=4, micro_batch=1)
+        >>> ahead = list(zip(range(10), sampler))
+        >>> sampler.consumed, sampler.state_after(7)["consumed"]
+        (20, 14)
+        """
+        done = as_int(micro_batches, "the number of micro-batches")
+        if not 0 <= done <= self._steps * self._plan.accumulation:
+            raise InputError(f"an epoch has 0 to {self._steps * self._plan.accumulation} micro-batches, not {done}")
+        consumed = done * self._plan.micro_step
+        return state_of(self._epoch, consumed, self._seed, self._n, self._plan.global_batch)
 
     def load_state_dict(self, state: Mapping[str, Any], policy: str = "exact") -> None:
         """Go on where `state` was taken, of whatever rank and data size: every sample comes exactly once.
