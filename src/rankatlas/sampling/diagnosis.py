@@ -118,7 +118,7 @@ def _shares(reading: Reading) -> Iterator[Finding]:
             f"{counted}: all {size} data ranks read the same share, as if each were data rank 0.  Give the sampler"
             " rank=the data rank",
         )
-    elif size > 1 and read and missing and not again and _is_squared(lengths, n, size):
+    elif size > 1 and 0 < covered <= missing and not again and _is_squared(lengths, n, size):
         yield Finding(
             "sharded-twice",
             f"{counted}: each data rank reads 1 of {size} of its own share, so the loader is sharded twice (a sampler"

@@ -115,9 +115,14 @@ class ShardedSampler:
             self._order = Order(self._n, self._seed or 0, self._epoch, shuffle=self._seed is not None)
         return self._order
 
+    @property
+    def micro_batches(self) -> int:
+        """The micro-batches of a whole epoch, the same number on every rank."""
+        return self._steps * self._plan.accumulation
+
     def __len__(self) -> int:
-        """The micro-batches left in this epoch, the same number on every rank."""
-        return self._steps * self._plan.accumulation - self._taken
+        """The micro-batches left in this epoch."""
+        return self.micro_batches - self._taken
 
     def __iter__(self) -> Iterator[Array]:
         epoch = self._epoch
@@ -179,8 +184,8 @@ class ShardedSampler:
         (20, 14)
         """
         done = as_int(micro_batches, "the number of micro-batches")
-        if not 0 <= done <= self._steps * self._plan.accumulation:
-            raise InputError(f"an epoch has 0 to {self._steps * self._plan.accumulation} micro-batches, not {done}")
+        if not 0 <= done <= self.micro_batches:
+            raise InputError(f"an epoch has 0 to {self.micro_batches} micro-batches, not {done}")
         consumed = done * self._plan.micro_step
         return state_of(self._epoch, consumed, self._seed, self._n, self._plan.global_batch)
 
