@@ -11,11 +11,11 @@ from rankatlas import Mesh
 from rankatlas.errors import DataResumeError
 from rankatlas.sampling import DataShard, Order, ShardedSampler
 
-STEPS = 200  # of each of the runs: thousands of steps together
+STEPS = 120  # of each of the runs: 3,000 together
 
 
 class Job(RuleBasedStateMachine):
-    """All data ranks of a job in lockstep; `read` is what the present epoch has read, in the order it was handed out."""
+    """All data ranks of a job in lockstep; `read` is what the present epoch has read, in the order handed out."""
 
     @initialize(
         batch=st.sampled_from([12, 24, 60]),
@@ -53,12 +53,11 @@ class Job(RuleBasedStateMachine):
             for own in self.ranks:
                 self.read += next(iter(own)).tolist()
 
+    @precondition(lambda self: len(self.read) < self.length)
     @rule()
-    def train_whole_steps(self):
-        for step in zip(*(own.steps() for own in self.ranks)):
-            for micro_batches in zip(*step):
-                self.read += np.concatenate(micro_batches).tolist()
-            break
+    def train_a_whole_step(self):
+        for micro_batches in zip(*[next(own.steps()) for own in self.ranks]):
+            self.read += np.concatenate(micro_batches).tolist()
 
     @precondition(lambda self: len(self.read) == self.length)
     @rule()
@@ -68,11 +67,8 @@ class Job(RuleBasedStateMachine):
 
     @rule()
     def finish_the_epoch(self):
-        rest = [
-            np.concatenate([*map(np.atleast_2d, own)]) if len(own) else np.empty((0, self.micro)) for own in self.ranks
-        ]
-        self.ranks = [next_of(own) for own in self.ranks]
-        self.read += np.stack(rest, axis=1).reshape(-1).astype(int).tolist()
+        for micro_batches in zip(*[list(own) for own in self.ranks]):
+            self.read += np.concatenate(micro_batches).tolist()
         assert self.read == self.expected(self.length)
         self.next_epoch()
 
@@ -118,12 +114,5 @@ class Job(RuleBasedStateMachine):
             assert len({str(own.state_dict()) for own in self.ranks}) == 1
 
 
-def next_of(sampler):
-    """The sampler after its loop has ended, also when there was nothing left to loop over."""
-    if sampler.consumed:
-        assert list(sampler) == []
-    return sampler
-
-
 TestJob = Job.TestCase
-TestJob.settings = settings(max_examples=40, stateful_step_count=STEPS, deadline=None)
+TestJob.settings = settings(max_examples=25, stateful_step_count=STEPS, deadline=None)
