@@ -31,7 +31,7 @@ from timing import interleaved
 
 BEGIN, END = "<!-- data:begin -->", "<!-- data:end -->"
 MOST_NANOSECONDS, MOST_OF_NUMPY = 60, 2
-CALLS = 10**6  # indexes of one call
+CALLS = 1 << 16  # indexes of one call: a few milliseconds, in which a busy machine may leave us alone
 
 _MEASURE = """
 import json, resource, sys, time

@@ -197,6 +197,20 @@ class TestEpoch:
         own.set_epoch(1)
         assert [indexes.tolist() for indexes in own] == again
 
+    def test_an_epoch_is_over_when_its_last_micro_batch_is_handed_out(self):
+        own, other = sampler(8, 1, micro=2), sampler(8, 1, micro=2)
+        for epoch, read in enumerate((iter(own), own.steps())):
+            for _ in range(4):
+                next(read)
+            assert (own.epoch, own.consumed) == (epoch, 8)
+            own.set_epoch(epoch)
+            assert own.consumed == 8
+        assert own.epoch == 1
+        other.load_state_dict(own.state_dict())
+        assert len(list(own)) == 4
+        assert list(other.steps()) == []
+        assert (own.epoch, other.epoch) == (3, 2)
+
     def test_moving_ends_an_iteration_that_is_under_way(self):
         own = sampler(8, 1, micro=2)
         reading = iter(own)

@@ -62,9 +62,13 @@ class Job(RuleBasedStateMachine):
     @precondition(lambda self: len(self.read) == self.length)
     @rule()
     def end_the_epoch(self):
-        assert all(list(own) == [] for own in self.ranks)
+        for own in self.ranks:
+            own.set_epoch(self.epoch)
+            assert len(own) == 0
+            own.set_epoch(self.epoch + 1)
         self.next_epoch()
 
+    @precondition(lambda self: len(self.read) < self.length)
     @rule()
     def finish_the_epoch(self):
         for micro_batches in zip(*[list(own) for own in self.ranks]):

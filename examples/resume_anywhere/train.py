@@ -53,6 +53,7 @@ def main(notation, folder, log, until, dies_in):
         optimizer.load_state_dict(saved["optimizer"])
         sampler.load_state_dict(saved["data"])  # one state, whoever saved it and on however many ranks
         step = saved["step"]
+    dist.barrier()  # nobody writes the next checkpoint before all have read this one
 
     with open(os.path.join(folder, f"{log}.rank{rank}.jsonl"), "w", buffering=1) as lines:
         total = torch.zeros((), dtype=torch.float64)

@@ -32,9 +32,9 @@ class ShardedSampler:
     `tail` settles once for all ranks what becomes of n modulo B samples: "drop" leaves them out, "pad" reads this
     epoch's order again from its start until the batch is full, "error" refuses.  `dropped` and `padded` say how many.
 
-    Iterating reads what is left of the current epoch; when it ends, the next epoch begins, for the next iteration.  A
-    micro-batch counts as consumed when it is handed out, so an iteration that is left goes on where it was.  Cost: no
-    more at n = 10^12 than at 10^3 (of up to 65,536 samples a table is made each epoch).
+    Iterating reads what is left of the current epoch, and the next iteration the next epoch.  A micro-batch counts as
+    consumed when it is handed out, so an iteration that is left goes on where it was.  Cost: no more at n = 10^12 than
+    at 10^3 (of up to 65,536 samples a table is made each epoch).
 
     Raises BatchError (sizes that do not fit, or nothing left by "drop", or n no multiple of B with "error"), RankError,
     InputError, IntegerError, SeedError.
@@ -70,6 +70,7 @@ class ShardedSampler:
         self._steps = _whole_batches(self._n, self._plan, tail)
         self._epoch = 0
         self._taken = 0  # micro-steps of this epoch
+        self._ended_here = False  # whether this sampler handed out the last of them
         self._order: Order | None = None
         self._chunk: tuple[int, Array] | None = None  # first micro-step, and the indexes of some from there on
 
@@ -125,11 +126,9 @@ class ShardedSampler:
         return self.micro_batches - self._taken
 
     def __iter__(self) -> Iterator[Array]:
-        epoch = self._epoch
+        epoch = self._begin()
         while len(self) and self._epoch == epoch:
-            indexes = self._micro_batch()
-            self._taken += 1
-            yield indexes
+            yield self._take()
         self._finish(epoch)
 
     def steps(self) -> Iterator[tuple[Array, ...]]:
@@ -142,13 +141,9 @@ class ShardedSampler:
         >>> [[indexes.tolist() for indexes in step] for step in sampler.steps()]
         [[[1], [3]], [[5], [7]]]
         """
-        epoch, accumulation = self._epoch, self._plan.accumulation
+        epoch, accumulation = self._begin(), self._plan.accumulation
         while len(self) and self._epoch == epoch:
-            step = []
-            for _ in range(accumulation - self._taken % accumulation):
-                step.append(self._micro_batch())
-                self._taken += 1
-            yield tuple(step)
+            yield tuple([self._take() for _ in range(accumulation - self._taken % accumulation)])
         self._finish(epoch)
 
     def set_epoch(self, epoch: int) -> None:
@@ -246,21 +241,33 @@ class ShardedSampler:
         places = self.positions(first, count)
         return self.order(places % self._n if self.padded else places)
 
-    def _micro_batch(self) -> Array:
-        """The micro-batch that comes next, out of a chunk of them worked out at once."""
+    def _take(self) -> Array:
+        """Hand out the micro-batch that comes next, of a chunk of them worked out at once."""
         first, chunk = self._chunk or (0, ())
         if not first <= self._taken < first + len(chunk):
             ready = max(1, _CHUNK // self._plan.micro_batch)
             first, chunk = self._taken, self.indexes(self._taken, min(ready, len(self)))
             self._chunk = first, chunk
-        return chunk[self._taken - first]  # type: ignore[no-any-return]
+        self._taken += 1
+        self._ended_here = not len(self)
+        return chunk[self._taken - 1 - first]  # type: ignore[no-any-return]
+
+    def _begin(self) -> int:
+        """The epoch that an iteration which begins now reads.
+
+        One whose end was handed out here is over, also when nobody asked beyond it; the end of one that was loaded
+        belongs to a loop that still has to find out, so that its trainer counts epochs as before.
+        """
+        if self._ended_here:
+            self._move(self._epoch + 1, 0)
+        return self._epoch
 
     def _finish(self, epoch: int) -> None:
         if self._epoch == epoch and not len(self):
             self._move(epoch + 1, 0)
 
     def _move(self, epoch: int, taken: int) -> None:
-        self._epoch, self._taken = epoch, taken
+        self._epoch, self._taken, self._ended_here = epoch, taken, False
         self._order = self._chunk = None
 
     def __repr__(self) -> str:
