@@ -85,6 +85,15 @@ def test_a_long_epoch_is_proven_when_asked(run):
     assert (asked.code, f"all {2**22 + 98:,} positions" in asked.out, asked.err) == (0, True, "")
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_long_proof_shows_a_bar_on_a_terminal_only(run, monkeypatch, capsys, terminal):
+    monkeypatch.setattr("rankatlas.cli.batches._PROVEN_UNASKED", 1000)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+    answer = run("batches", "dp=3", "-s", "6000", "-b", "6", "-m", "2", "--prove")
+    assert (answer.code, "all 6,000 positions" in answer.out) == (0, True)
+    assert ("proving" in answer.err, "proving" in answer.out) == (terminal, False)
+
+
 def test_other_data_axes(run):
     facts = run("batches", "dp=2 ep=4", "--data", "dp,ep", "-s", "64", "-b", "8", "-m", "1", "--json").json
     assert (facts["data_axes"], facts["data_size"]) == (["dp", "ep"], 8)

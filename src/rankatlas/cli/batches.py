@@ -76,10 +76,13 @@ def command(
     tell_notes(job)
     shard = DataShard(job.layout, axes_given(axes) if axes else DEFAULT_AXES)
     state = _content(resume, "state") if resume else {}
-    batch = _setting("batch", batch, state.get("global_batch"), job, "global_batch")
+    batch = _setting(batch, state.get("global_batch"), job, "global_batch")
     if check is not None:
         leave(ctx, [job], strict, _check(check, shard, samples, batch, tail, as_json))
-    micro = _setting("micro", micro, None, job, "micro_batch")
+    micro = _setting(micro, None, job, "micro_batch")
+    accumulation = _setting(None, None, job, "accumulation")
+    if batch is None and micro is not None and accumulation is not None:
+        batch = micro * accumulation * shard.data_size
     samples = state.get("n") if samples is None else samples
     missing = [
         f"--{name}" for name, value in (("samples", samples), ("batch", batch), ("micro", micro)) if value is None
@@ -135,7 +138,7 @@ def _content(path: str, what: str) -> Any:
     return content
 
 
-def _setting(name: str, given: int | None, saved: object, job: Job, setting: str) -> Any:
+def _setting(given: int | None, saved: object, job: Job, setting: str) -> Any:
     """The option as given, else what a saved state says, else what the configuration says."""
     if given is not None:
         return given
