@@ -125,17 +125,23 @@ class Order:
         if self._n <= _TABLE:
             table = self._inverse_table() if inverse else self._forward_table()
             return table[places.view(numpy.int64)]
-        passed = self._pass(inverse)
-        end = numpy.uint64(self._n)
+        passed, end = self._pass(inverse), numpy.uint64(self._n)
+        # Images outside are walked on together, a full block at a time: a pass over a few costs as much as over many.
+        where = numpy.empty(0, dtype=numpy.int64)
+        walking = numpy.empty(0, dtype=numpy.uint64)
         for first in range(0, len(places), _BLOCK):
             block = places[first : first + _BLOCK]
             passed(block)
             left = numpy.flatnonzero(block >= end)
-            while len(left):
-                again = block[left]
-                passed(again)
-                block[left] = again
-                left = left[again >= end]
+            if len(left):
+                where, walking = numpy.concatenate((where, left + first)), numpy.concatenate((walking, block[left]))
+            while len(walking) >= _BLOCK or (len(walking) and first + _BLOCK >= len(places)):
+                some, there = walking[:_BLOCK], where[:_BLOCK]
+                passed(some)
+                places[there] = some  # those still outside are written again
+                left = numpy.flatnonzero(some >= end)
+                where = numpy.concatenate((there[left], where[_BLOCK:]))
+                walking = numpy.concatenate((some[left], walking[_BLOCK:]))
         return places
 
     def _pass(self, inverse: bool) -> Any:

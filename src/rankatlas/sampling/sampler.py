@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Array = numpy.ndarray[Any, Any]
 
 TAILS = ("drop", "pad", "error")
-_CHUNK = 1 << 13  # samples whose indexes are worked out at once
+_CHUNK = 1 << 15  # samples whose indexes are worked out at once
 
 
 class ShardedSampler:
