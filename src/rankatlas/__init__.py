@@ -46,7 +46,10 @@ __all__ = [
 
 
 # Modules of the package that may be reached as attributes, loaded when they are.
-_MODULES = ("core", "dialects", "errors", "live", "records", "seeding", "tensors", "topology")
+_MODULES = (
+    *("batches", "core", "dialects", "errors", "live", "records", "sampling", "seeding", "sequence", "tensors"),
+    "topology",
+)
 
 
 def __getattr__(name: str) -> object:

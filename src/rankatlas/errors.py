@@ -162,6 +162,70 @@ class WorldSizeError(InputError):
     fixes: list[dict[str, int]]
 
 
+class BatchError(InputError):
+    """A global batch that is not micro batch × accumulation × data size.
+
+    `product` is what the factors make (without an accumulation: of one micro-step), `remainder` what micro batch × data
+    size leaves over; `legal_global_batches` lie next to the given one, `legal_micro_batches` and `legal_data_sizes` go
+    up to the next one above it, each with the other factors kept.
+    """
+
+    global_batch: int
+    micro_batch: int
+    data_size: int
+    accumulation: int | None
+    product: int
+    remainder: int
+    legal_global_batches: list[int]
+    legal_micro_batches: list[int]
+    legal_data_sizes: list[int]
+
+
+class DataCoverageError(InputError):
+    """Samples that are not each read exactly once by one data rank, or peers that read different ones.
+
+    `kinds` names what was found ("sharded-by-world", "sharded-twice", "tail-per-rank", "peers-disagree", …), `samples`
+    how many there are and `covered_count` how many of them are read.  `covered`, `missing` and `repeated` list the
+    first 1,024 samples each, `ranks` the first 1,024 ranks that differ from a peer.
+    """
+
+    kinds: tuple[str, ...]
+    samples: int
+    covered_count: int
+    covered: list[int]
+    missing: list[int]
+    repeated: list[int]
+    ranks: list[int]
+
+
+class DataResumeError(InputError):
+    """A saved position in the data from which this job cannot go on.
+
+    Of a ShardedSampler's state: `state` is what was saved (None when it is no state), `changed` is key → (saved, own).
+    Of per-rank states of other loaders: `orphaned_states` are data ranks whose state nobody would load,
+    `missing_states` those that have none.
+    """
+
+    state: dict[str, object] | None
+    changed: dict[str, tuple[object, object]]
+    orphaned_states: list[int]
+    missing_states: list[int]
+
+
+class SequenceError(InputError):
+    """A sequence that cannot be cut as asked.
+
+    `nearest_lengths` and `legal_cp` are what can be, each with the other kept; `remainder` is what is left over.
+    """
+
+    length: int
+    cp: int
+    split: object
+    remainder: int
+    nearest_lengths: list[int]
+    legal_cp: list[int]
+
+
 class RankError(InputError, IndexError):
     """A rank outside the mesh.  `rank`, `first_rank` and `world_size` say by how much."""
 

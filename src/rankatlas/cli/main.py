@@ -27,6 +27,7 @@ VERBS = MappingProxyType(
         "diff": "Two layouts: which groups stay the same and which differ.",
         "check-groups": "The groups a job really made, held against the layout it should have.",
         "seeds": "Which ranks share which random stream, and whether a scheme of seeds collides.",
+        "batches": "Which data rank reads which samples, each sample proven to be read once.",
         "completion": "The script that completes commands in bash, zsh or fish.",
     }
 )
