@@ -1,0 +1,95 @@
+"""One contract for every engine that opens groups: the same functions in real processes of torch and of Paddle."""
+
+import sys
+
+import pytest
+
+from rankatlas import Mesh
+from rankatlas.creation import neighbours
+from test_live_groups import HERE, environment, free_ports, paddle_environments, run_all
+
+pytestmark = pytest.mark.live
+MESHES = {4: Mesh(pp=2, mp=2), 8: Mesh(pp=2, dp=2, mp=2)}
+
+
+@pytest.fixture(scope="module", params=[("torch", 4), ("torch", 8), ("paddle", 4), ("paddle", 8)], ids=str)
+def job(request, tmp_path_factory):
+    """(engine, world, what every rank said), each job started once for all tests."""
+    engine, world = request.param
+    pytest.importorskip(engine)
+    folder = tmp_path_factory.mktemp(f"{engine}{world}")
+    if engine == "torch":
+        environments = [environment(GLOO_SOCKET_IFNAME="lo")] * world
+    else:
+        master, *ports = free_ports(world + 1)
+        environments = paddle_environments(master, ports)
+    commands = [
+        [sys.executable, str(HERE / "live_contract.py"), engine, str(rank), str(world), str(folder)]
+        for rank in range(world)
+    ]
+    return engine, world, run_all(commands, environments, folder)
+
+
+def each(job, part):
+    return [(rank, answers[part]) for rank, answers in enumerate(job[2])]
+
+
+def test_groups_have_the_right_members_in_the_right_order(job):
+    mesh = MESHES[job[1]]
+    for rank, said in each(job, "every_family"):
+        assert len(said["found"]) == len({*mesh.axes, *said["found"]}) >= len(mesh.axes) + 1
+        for name, (by_sum, by_gather) in said["found"].items():
+            assert by_sum == by_gather == list(mesh.group(*name.split("+"), rank=rank)), (rank, name)
+        assert said["reordered"] is True
+        assert said["verified"] == mesh.world_size
+        assert said["value"] == mesh.group("pp", rank=rank).ranks
+
+
+def test_creation_calls_are_counted_and_few(job):
+    engine, world, _ = job
+    sets = len(MESHES[world].axes) + (3 if world == 8 else 1)
+    for _, said in each(job, "every_family"):
+        own, one_by_one = said["planned"]
+        handles, counted = said["calls"]
+        assert handles == counted == (own if engine == "torch" else one_by_one)
+        assert own < sets  # the whole world needs none
+        assert said["how"] == ("own" if engine == "torch" else "every")
+
+
+def test_groups_open_again_after_they_were_closed(job):
+    assert all(said == [True] * 4 for _, said in each(job, "again"))
+
+
+def test_axes_of_size_one_and_the_whole_world_cost_one_call_at_most(job):
+    for rank, said in each(job, "ranks_alone"):
+        assert said == {"found": {"cp": [rank], "dp": list(range(job[1])), "mp": [rank]}, "calls": 1}
+
+
+def test_uneven_sets_and_what_is_opened_after_them(job):
+    world = job[1]
+    mesh, pairs = MESHES[world], neighbours(Mesh(pp=world // 2, mp=2))
+    for rank, said in each(job, "uneven"):
+        assert said["ends"] == ([0, world - 1] if rank in (0, world - 1) else None)
+        assert said["one"] == ([1] if rank == 1 else None)
+        assert said["pairs"] == [pair for pair in pairs if rank in pair] != []
+        assert ("refused" in said) == (rank not in (0, world - 1))
+        assert said["later"] == [list(mesh.group(axis, rank=rank)) for axis in mesh.axes]
+        # Ranks are in unequally many groups by now, so members alone could not name a group alike.
+        assert said["how"] == "every"
+
+
+def test_charts_share_what_they_have_in_common(job):
+    half = job[1] // 2
+    for rank, said in each(job, "charts"):
+        assert said["same"] is True
+        stage = list(range(half)) if rank < half else list(range(half, 2 * half))
+        expected = {"pp": [rank % half, rank % half + half], "dense.tp": stage, "expert.ep": stage}
+        assert said["found"] == {**expected, **({"pool.t": [0, 1]} if rank < 2 else {})}
+        assert said["how"] == ["own", "own", "every" if half == 2 else "own"]
+
+
+def test_a_rank_with_another_plan_is_named_before_any_group_is_made(job):
+    for _, said in each(job, "disagreement"):
+        assert said["odd"] == [0]
+        assert "extra.axes is ['pp', 'mp'], elsewhere ['mp', 'pp']" in said["text"]
+        assert said["calls"] == 0
