@@ -1,6 +1,8 @@
-"""One process of a job that opens plans and tells what it found; the same functions for every engine.
+"""The processes of a job that open plans and tell what they found; the same functions for every engine.
 
-    python live_contract.py ENGINE RANK WORLD FOLDER     (paddle takes rank and world from its own variables)
+    python live_contract.py ENGINE WORLD FOLDER PORTS    (one more port than ranks)
+
+Prints one JSON list, what every rank said.
 
 An engine is a few lines: how to start, and three collectives.  Rank r adds 2**r, so a sum names the members of a group;
 an all-gather tells their order.
@@ -8,16 +10,20 @@ an all-gather tells their order.
 
 import contextlib
 import datetime
+import importlib
 import json
 import os
 import sys
 import warnings
 
+from forked import Ranks
 from rankatlas import Atlas, Mesh, live
 from rankatlas.creation import CreationPlan, neighbours
 from rankatlas.errors import HandleError, LayoutMismatch
+from test_live_groups import paddle_environments
 
-ENGINE, RANK, WORLD, FOLDER = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+ENGINE, WORLD, FOLDER, PORTS = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4].split(",")
+RANK = -1  # of the parent; every rank has its own
 MESH = {4: Mesh(pp=2, mp=2), 8: Mesh(pp=2, dp=2, mp=2)}[WORLD]
 
 
@@ -204,14 +210,19 @@ def disagreement(engine):
 PARTS = [every_family, again, ranks_alone, uneven, charts, disagreement]
 
 
-def main():
+def rank_of_a_job(rank):
+    global RANK
+    RANK = rank
+    if ENGINE == "paddle":
+        os.environ.update(paddle_environments(PORTS[0], PORTS[1:])[rank])
     engine = {"torch": Torch, "paddle": Paddle}[ENGINE]()
     said = {part.__name__: part(engine) for part in PARTS}
-    engine.barrier()
+    engine.barrier()  # rank 0 serves the store that others may still be asking
     with contextlib.suppress(Exception):
         engine.end()
-    print(json.dumps(said), flush=True)
-    os._exit(0)  # Paddle's gloo threads may hang while the interpreter goes down; everything is said
+    return said
 
 
-main()
+importlib.import_module(ENGINE)  # once for all ranks
+print(json.dumps(Ranks(rank_of_a_job, WORLD, FOLDER, 150).wait()), flush=True)
+os._exit(0)

@@ -6,7 +6,6 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
-import paddle
 import paddle.distributed as dist
 from paddle.distributed import collective
 
