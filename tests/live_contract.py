@@ -13,13 +13,16 @@ import datetime
 import importlib
 import json
 import os
+import random
 import sys
 import warnings
 
 from forked import Ranks
-from rankatlas import Atlas, Mesh, live
+from rankatlas import Atlas, Mesh, audit, live
 from rankatlas.creation import CreationPlan, neighbours
-from rankatlas.errors import HandleError, LayoutMismatch
+from rankatlas.errors import AuditError, HandleError, LayoutMismatch
+from rankatlas.seeding import RngStateTracker
+from rankatlas.tensors import TensorLayout
 from test_live_groups import paddle_environments
 
 ENGINE, WORLD, FOLDER, PORTS = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4].split(",")
@@ -65,6 +68,9 @@ class Torch:
         self.dist.all_gather(parts, self.torch.tensor([number]), group=group)
         return [part.item() for part in parts]
 
+    def tensor(self, values):
+        return self.torch.tensor(values, dtype=self.torch.float32)
+
     def barrier(self):
         self.dist.barrier()
 
@@ -106,6 +112,9 @@ class Paddle:
         parts = []
         self.dist.all_gather(parts, self.paddle.to_tensor([number], dtype="int64"), group=group)
         return [part.item() for part in parts]
+
+    def tensor(self, values):
+        return self.paddle.to_tensor(values, dtype="float32")
 
     def barrier(self):
         self.dist.barrier()
@@ -207,7 +216,78 @@ def disagreement(engine):
     return None
 
 
-PARTS = [every_family, again, ranks_alone, uneven, charts, disagreement]
+def outcome(report):
+    findings = sorted((one.to_dict() for one in report.findings), key=lambda one: (one["name"], one["kind"]))
+    return {"ok": report.ok, "findings": findings, "notes": list(report.notes), "line": report.line}
+
+
+def audits(engine):
+    """Copies and shards as they should be and not; the same with groups of a plan, and over all ranks at once."""
+    copied = TensorLayout(MESH, [axis for axis in MESH.axes if axis not in ("mp", "pp")], ("mp", "pp"))
+    norm = TensorLayout(MESH, [axis for axis in MESH.axes if axis != "pp"], "pp")
+    everywhere = TensorLayout(MESH, MESH.axes)
+    said = {}
+    place = MESH.coordinate(RANK)
+    shard = 2 * place["pp"] + place["mp"]
+    plan = CreationPlan(MESH, [*MESH.axes, "pp+mp", "+".join(MESH.axes[1:]), "+".join(MESH.axes)])
+
+    def tensors(**changed):
+        made = {
+            "weight": engine.tensor([1.0 + shard, 2.0, -3.0]),
+            "norm": engine.tensor([5.0 + place["pp"], float("nan"), 0.0]),
+            "scale": engine.tensor([0.5]),
+            f"stage {place['pp']}": engine.tensor([1.0, 2.0] * (1 + place["pp"])),  # stages hold different tensors
+        }
+        return {**made, **changed}
+
+    layouts = {"weight": copied, "norm": norm, "scale": everywhere, "stage 0": norm, "stage 1": norm, "more": norm}
+    with engine.open(plan) as handles:
+        for way, groups in (("groups", handles), ("world", None)):
+
+            def report(groups=groups, **changed):
+                return outcome(audit.audit_replicas(tensors(**changed), layouts, groups))
+
+            odd = RANK == 1
+            said[f"fine, {way}"] = report()
+            norm_ = [5.0 + place["pp"], float("nan"), 0.0]
+            said[f"differs, {way}"] = report(norm=engine.tensor([norm_[0] + 0.25 * odd, *norm_[1:]]))
+            said[f"sign of zero, {way}"] = report(norm=engine.tensor([*norm_[:2], -0.0 if odd else 0.0]))
+            said[f"shape, {way}"] = report(norm=engine.tensor(norm_[:2] if odd else norm_))
+            said[f"missing, {way}"] = report(**({} if odd else {"more": engine.tensor([1.0 + place["pp"]])}))
+            said[f"equal shards, {way}"] = report(weight=engine.tensor([7.0 if place["mp"] else 1.0 + shard]))
+        try:
+            audit.audit_replicas({"scale": engine.tensor([float(RANK)])}, everywhere).raise_if_bad()
+        except AuditError as error:
+            said["raised"] = [str(error), len(error.findings)]
+        said["batches"] = [
+            outcome(audit.audit_batches({"ids": engine.tensor([float(one)]), "length": 3}, MESH, handles))
+            for one in (place.get("dp", 0), 9 if RANK == 2 else place.get("dp", 0))
+        ]
+        engine.barrier()
+    return said
+
+
+def random_states(engine):
+    """Streams equal and different as their layouts say; one rank that drew once more; two streams at one place."""
+    streams = {
+        "global": TensorLayout(MESH, "mp", [axis for axis in MESH.axes if axis != "mp"]),
+        "local": TensorLayout(MESH, (), MESH.axes),
+    }
+    seeds = {"global": 100 + RANK // 2, "local": 200 + RANK}
+    tracker = RngStateTracker(backends=["python", ENGINE])
+    tracker.restart(seeds)
+    said = {"fine": outcome(audit.audit_rng(tracker, streams)), "no layout": outcome(audit.audit_rng(tracker))}
+    with tracker.rng_state("global"):
+        if RANK == 1:
+            random.random()
+    said["drew"] = outcome(audit.audit_rng(tracker, streams))
+    tracker.restart({"global": 300, "local": 301 if RANK else 302})
+    tracker.add("third", 301 if RANK == 0 else 400 + RANK)
+    said["met"] = outcome(audit.audit_rng(tracker))
+    return said
+
+
+PARTS = [every_family, again, ranks_alone, uneven, charts, disagreement, audits, random_states]
 
 
 def rank_of_a_job(rank):

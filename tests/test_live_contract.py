@@ -88,3 +88,70 @@ def test_a_rank_with_another_plan_is_named_before_any_group_is_made(job):
         assert said["odd"] == [0]
         assert "extra.axes is ['pp', 'mp'], elsewhere ['mp', 'pp']" in said["text"]
         assert said["calls"] == 0
+
+
+def findings(said):
+    return [(one["name"], one["kind"], one["axes"], one["ranks"], one["odd_ranks"]) for one in said["findings"]]
+
+
+@pytest.mark.parametrize("way", ["groups", "world"])
+def test_audits_name_the_odd_ranks_and_by_how_much(job, way):
+    world = job[1]
+    mesh = MESHES[world]
+    copied = [axis for axis in mesh.axes if axis != "pp"]  # along which the norm is a copy
+    group = list(mesh.group(*copied, rank=1).ranks)
+    for rank, said in each(job, "audits"):
+        told = {name.rpartition(",")[0]: one for name, one in said.items() if name.endswith(way)}
+        assert told["fine"]["ok"]
+        sees = rank in group or way == "world"
+        amounts = {"differs": 0.25, "sign of zero": 0.0, "shape": None}
+        kinds = {"differs": "copies differ", "sign of zero": "copies differ", "shape": "shapes differ"}
+        for name, amount in amounts.items():
+            assert findings(told[name]) == ([("norm", kinds[name], copied, group, [1])] if sees else []), (rank, name)
+            assert [one["amount"] for one in told[name]["findings"]] == [amount] * sees
+            assert told[name]["ok"] is not sees
+        lacks = [("more", "missing", copied, group, [1])]
+        assert findings(told["missing"]) == (lacks if sees and rank != 1 else [])
+        # Ranks 1 and 3 of 4 hold the same shard; with a data axis those of each of its groups do.
+        equal = findings(told["equal shards"])
+        assert equal
+        for name, kind, axes, ranks, odd in equal:
+            assert (name, kind, axes) == ("weight", "shards equal", ["pp", "mp"])
+            assert odd == [one for one in ranks if mesh.coordinate(one)["mp"]]
+        assert told["fine"]["notes"] == []
+
+
+def test_an_audit_stops_who_asks_for_it(job):
+    world = job[1]
+    for _, said in each(job, "audits"):
+        message, count = said["raised"]
+        assert count == 1
+        odd = ", ".join(map(str, range(1, world)))
+        assert f"scale: copies differ along {'+'.join(MESHES[world].axes)} by up to {world - 1} on ranks {odd}" in message
+
+
+def test_batches_are_the_same_where_they_must_be(job):
+    mesh = MESHES[job[1]]
+    readers = list(mesh.group("pp", "mp", rank=2).ranks)
+    for rank, said in each(job, "audits"):
+        fine, bad = said["batches"]
+        assert fine["ok"]
+        assert fine["line"].startswith("batches: 2 compared, all as they should be")
+        copies = [one for one in findings(bad) if one[1] == "copies differ"]
+        assert copies == ([("batch.ids", "copies differ", ["pp", "mp"], readers, [2])] if rank in readers else [])
+
+
+def test_random_states_are_audited_without_drawing(job):
+    engine, world, _ = job
+    mesh = MESHES[world]
+    for rank, said in each(job, "random_states"):
+        assert said["fine"]["ok"] is said["no layout"]["ok"] is True
+        assert bool(said["fine"]["notes"]) == (engine == "paddle")
+        pair = list(mesh.group("mp", rank=1).ranks)
+        expected = [("global", "copies differ", ["mp"], pair, [1])]
+        if engine == "torch":  # of Paddle's streams the seeds are compared, which drawing does not change
+            assert findings(said["drew"]) == expected, rank
+        met = said["met"]["findings"]
+        assert [one["kind"] for one in met] == ["streams equal"]
+        assert sorted(met[0]["name"].split(" and ")) == ["local", "third"]
+        assert met[0]["odd_ranks"] == list(range(world))
