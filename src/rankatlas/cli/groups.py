@@ -12,7 +12,7 @@ from rankatlas.cli.common import leave, print_json, read, source_options, strict
 from rankatlas.cli.streams import say
 from rankatlas.core import Atlas, Mesh
 from rankatlas.creation import CreationPlan
-from rankatlas.views.text import members
+from rankatlas.views.text import members, table_lines
 
 _SET = re.compile(r"[A-Za-z_][\w.]*([+,][A-Za-z_][\w.]*)*")
 _MOST_LISTED = 10_000  # groups in JSON
@@ -104,7 +104,7 @@ def _lines(plan: CreationPlan, shown: list[dict[str, Any]]) -> list[str]:
         told = {"alone": "none: ranks alone", "world": "none: the world"}.get(family.how, f"{one.created:,}")
         name = " = ".join(one.names)
         rows.append([name, f"{one.groups:,}", f"{one.size:,}", told, f"{one.one_by_one:,}", f"{one.by_partition:,}"])
-    lines += _table(rows)
+    lines += table_lines(rows)
     lines += [
         "",
         f"calls of every rank: {cost.one_by_one:,} one by one, of which {cost.not_a_member:,} for groups it is not in;"
@@ -115,15 +115,10 @@ def _lines(plan: CreationPlan, shown: list[dict[str, Any]]) -> list[str]:
     if shown:
         lines.append("")
         rows = [["order", "group", "members"]]
-        for place, one in enumerate(shown):
-            rows.append([str(place), f"{one['names'][0]} {one['index']}", members(one["ranks"])])
-        lines += _table(rows)
+        for place, group in enumerate(shown):
+            rows.append([str(place), f"{group['names'][0]} {group['index']}", members(group["ranks"])])
+        lines += table_lines(rows)
         left_out = sum(family.new_count for family in plan.families) - len(shown)
         if left_out > 0:
             lines.append(f"{left_out:,} more groups; --limit shows more")
     return lines
-
-
-def _table(rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
