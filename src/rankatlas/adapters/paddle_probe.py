@@ -22,8 +22,8 @@ class Engine:
 
     def start(self, timeout: float) -> None:
         """By the variables of Paddle's launcher."""
-        if not paddle.is_compiled_with_cuda():
-            paddle.set_device("cpu")
+        if not paddle.device.is_compiled_with_cuda():
+            paddle.device.set_device("cpu")
         dist.init_parallel_env()
         self._reader = PaddleReader()
 

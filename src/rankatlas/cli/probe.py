@@ -64,6 +64,7 @@ def command(
     except RankatlasError as error:
         raise JobError(f"{error}\nstart a probe as: torchrun --nproc-per-node 8 -m rankatlas probe LAYOUT") from None
     probe = None
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # its warnings of a lost peer bury what is said here
     signal.signal(signal.SIGTERM, _end)
     try:
         layout = read(words, format, world_size or launch.world_size).layout

@@ -19,6 +19,7 @@ from rankatlas.live.jobs import Store, current_job
 _PREFIX = "rankatlas/probe"
 _TICK = 0.05  # seconds between two looks of the thread that waits
 _ANSWER = 2.0  # seconds the ranks that are left have to say that they are
+_SHOWN = 8
 _COLLECTIVES = ("all_reduce", "all_gather")
 
 
@@ -109,35 +110,43 @@ class Probe:
 
     def lost(self, why: str) -> ProbeError:
         """The error that names the ranks which do not answer any more; asks the store which ranks still do."""
-        during, silent = self._during, None
+        during, world = self._during, self.plan.layout.world_size
         try:
             silent = self._silent()
         except (OSError, RuntimeError):
-            why = f"{why}; the store of the job is gone, too, and whoever keeps it"
-        if silent:
-            who = ", ".join(f"rank {rank} ({self._told.get(rank, 'it never announced itself')})" for rank in silent)
-            message = f"{who} died or hangs: {during} ended without {'it' if len(silent) == 1 else 'them'} ({why})"
-        else:
-            message = f"{during} failed ({why}); all ranks that can be asked still answer" if silent == [] else why
-        return ProbeError(message, ranks=silent or [], during=during)
+            # Whoever keeps the store takes it along: rank 0, unless the launcher keeps it.
+            silent = [0] if self.rank else []
+            why = f"{why}; the store of the job is gone, too, which rank 0 keeps, or the launcher"
+        if not silent:
+            return ProbeError(f"{during} failed: {why}; all {world} ranks still answer", ranks=[], during=during)
+        who = ", ".join(f"rank {rank} ({self._told.get(rank, 'nothing is known of it')})" for rank in silent[:_SHOWN])
+        more = f" and {len(silent) - _SHOWN} more" if len(silent) > _SHOWN else ""
+        them = "it" if len(silent) == 1 else "them"
+        return ProbeError(
+            f"{who}{more} died or hangs: {during} ended without {them} ({why})", ranks=silent, during=during
+        )
 
     def speaks(self, error: ProbeError) -> bool:
         """Whether this rank is the one that tells: the lowest of those that are left."""
         left = [rank for rank in range(self.plan.layout.world_size) if rank not in error.ranks]
         return not left or self.rank == left[0]
 
-    def _silent(self) -> list[int] | None:
-        if self._store is None:
-            return None
-        self._store.set(f"{_PREFIX}/left/{self.rank}", b"1")
+    def _silent(self) -> list[int]:
+        """The ranks that do not say within a moment that they are left."""
+        store, world = self._store, self.plan.layout.world_size
+        if store is None:
+            return []
+        store.set(f"{_PREFIX}/left/{self.rank}", b"1")
         deadline = time.monotonic() + _ANSWER
-        silent = []
-        for rank in range(self.plan.layout.world_size):
-            if not self._store.wait([f"{_PREFIX}/left/{rank}"], max(0.01, deadline - time.monotonic())):
-                silent.append(rank)
-                key = f"{_PREFIX}/who/{rank}"
-                if self._store.has(key):
-                    self._told[rank] = self._store.get(key).decode()
+        silent = list(range(world))
+        while silent and time.monotonic() < deadline:
+            silent = [rank for rank in silent if not store.has(f"{_PREFIX}/left/{rank}")]
+            time.sleep(_TICK)
+        for rank in silent[:_SHOWN]:
+            if store.has(f"{_PREFIX}/who/{rank}"):
+                self._told[rank] = store.get(f"{_PREFIX}/who/{rank}").decode()
+        if self.rank == 0:
+            time.sleep(_ANSWER / 2)  # the others may still be asking the store, which mostly is here
         return silent
 
     def _at(self, during: str) -> None:
