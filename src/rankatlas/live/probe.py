@@ -119,7 +119,9 @@ class Probe:
             why = f"{why}; the store of the job is gone, too, which rank 0 keeps, or the launcher"
         if not silent:
             return ProbeError(f"{during} failed: {why}; all {world} ranks still answer", ranks=[], during=during)
-        who = ", ".join(f"rank {rank} ({self._told.get(rank, 'nothing is known of it')})" for rank in silent[:_SHOWN])
+        who = ", ".join(
+            f"rank {rank} ({self._told.get(rank, 'where it ran is not known')})" for rank in silent[:_SHOWN]
+        )
         more = f" and {len(silent) - _SHOWN} more" if len(silent) > _SHOWN else ""
         them = "it" if len(silent) == 1 else "them"
         return ProbeError(
