@@ -89,6 +89,6 @@ for number, layout in enumerate(LAYOUTS):
     folder = Path(FOLDER) / str(number)
     folder.mkdir()
     ports = PORTS.split(",")[9 * number : 9 * number + 9]
-    said[layout] = Ranks(job(layout, ports), WORLD, folder, 90).wait()
+    said[layout] = Ranks(job(layout, ports), WORLD, folder, 240).wait()
 print(json.dumps(said), flush=True)
 os._exit(0)

@@ -109,11 +109,11 @@ def failing(rank):
 
 
 def megatron(rank):
-    """A layer of Megatron-core on our groups, against the same layer whole."""
+    """Two layers of Megatron-core on our groups, against the same layers whole."""
     if not PEER:
         return None
     from megatron.core.process_groups_config import ProcessGroupCollection
-    from megatron.core.tensor_parallel import ColumnParallelLinear
+    from megatron.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear
     from megatron.core.transformer import TransformerConfig
 
     with open_groups(CreationPlan(MESH, MESH.axes)) as handles:
@@ -125,14 +125,15 @@ def megatron(rank):
             use_cpu_initialization=True,
             tensor_model_parallel_size=2,
         )
-        layer = ColumnParallelLinear(
-            8, 6, config=config, init_method=torch.nn.init.ones_, bias=False, gather_output=True, tp_group=collection.tp
-        )
+        how = {"config": config, "init_method": torch.nn.init.ones_, "bias": False, "tp_group": collection.tp}
+        layer = ColumnParallelLinear(8, 6, gather_output=False, **how)
+        back = RowParallelLinear(6, 8, input_is_parallel=True, skip_bias_add=False, **how)
         data = torch.arange(16.0).reshape(2, 8)
-        found, _ = layer(data)
-        right = bool(torch.equal(found, data.sum(1, keepdim=True).expand(2, 6)))
+        found, _ = back(layer(data)[0])  # an all-reduce over the group of tp
+        right = bool(torch.equal(found, 6 * data.sum(1, keepdim=True).expand(2, 8)))
+        said = [right, list(layer.weight.shape), dist.get_process_group_ranks(collection.dp)]
         dist.barrier()
-    return [right, list(layer.weight.shape), dist.get_process_group_ranks(collection.dp)]
+    return said
 
 
 def job(rank):

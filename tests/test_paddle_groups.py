@@ -145,7 +145,7 @@ def test_a_process_mesh_has_our_names_sizes_and_ranks():
 def test_fleet_builds_our_groups(tmp_path):
     ports = ",".join(map(str, free_ports(9 * len(LAYOUTS))))
     command = [sys.executable, str(HERE / "live_fleet.py"), str(tmp_path), ports, *LAYOUTS]
-    found = run_all([command], [environment()], tmp_path, seconds=300)[0]
+    found = run_all([command], [environment()], tmp_path, seconds=900)[0]
     assert list(found) == LAYOUTS
     for layout, said in found.items():
         mesh = parse_mesh(layout)
