@@ -11,9 +11,9 @@ from pathlib import Path
 
 from forked import Ranks
 from rankatlas import parse_mesh
-from test_live_groups import paddle_environments
+from test_live_groups import free_ports, paddle_environments
 
-FOLDER, PORTS, *LAYOUTS = sys.argv[1:]
+FOLDER, *LAYOUTS = sys.argv[1:]
 WORLD = 8
 # The getters of the communicate group: (group, rank, world size, first rank of the group) → the axis.
 GETTERS = {
@@ -45,8 +45,11 @@ def job(layout, ports):
         make = collective.new_group
 
         def new_group(*arguments, **options):
-            dist.barrier()  # Paddle 3.3's gloo refuses connections when two groups are made at the same time
-            return make(*arguments, **options)
+            # Paddle 3.3's gloo refuses connections when two groups are made at the same time.
+            dist.barrier()
+            made = make(*arguments, **options)
+            dist.barrier()
+            return made
 
         dist.new_group = paddle.distributed.new_group = new_group
         mesh = parse_mesh(layout)
@@ -85,10 +88,12 @@ def job(layout, ports):
 
 importlib.import_module("paddle")
 said = {}
-for number, layout in enumerate(LAYOUTS):
-    folder = Path(FOLDER) / str(number)
-    folder.mkdir()
-    ports = PORTS.split(",")[9 * number : 9 * number + 9]
-    said[layout] = Ranks(job(layout, ports), WORLD, folder, 240).wait()
+for layout in LAYOUTS:
+    for attempt in range(3):  # gloo loses connections while fleet makes its groups, with and without us
+        folder = Path(FOLDER) / f"{len(said)}.{attempt}"
+        folder.mkdir()
+        said[layout] = Ranks(job(layout, free_ports(WORLD + 1)), WORLD, folder, 100).wait()
+        if None not in said[layout]:
+            break
 print(json.dumps(said), flush=True)
 os._exit(0)

@@ -6,7 +6,7 @@ import pytest
 
 from rankatlas import Mesh
 from rankatlas.creation import neighbours
-from test_live_groups import HERE, environment, free_ports, run_all
+from test_live_groups import HERE, environment, run_all
 
 pytestmark = pytest.mark.live
 MESHES = {4: Mesh(pp=2, mp=2), 8: Mesh(pp=2, dp=2, mp=2)}
@@ -18,9 +18,8 @@ def job(request, tmp_path_factory):
     engine, world = request.param
     pytest.importorskip(engine)
     folder = tmp_path_factory.mktemp(f"{engine}{world}")
-    ports = ",".join(map(str, free_ports(world + 1)))
-    command = [sys.executable, str(HERE / "live_contract.py"), engine, str(world), str(folder), ports]
-    said = run_all([command], [environment(GLOO_SOCKET_IFNAME="lo")], folder, seconds=180)[0]
+    command = [sys.executable, str(HERE / "live_contract.py"), engine, str(world), str(folder)]
+    said = run_all([command], [environment(GLOO_SOCKET_IFNAME="lo")], folder, seconds=400)[0]
     assert None not in said, (folder / "stderr0").read_text(errors="replace")[-6000:]
     return engine, world, said
 

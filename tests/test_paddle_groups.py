@@ -8,7 +8,7 @@ import pytest
 from rankatlas import Mesh, parse_mesh
 from rankatlas.errors import AxisError, InputError
 from refusals import refused
-from test_live_groups import HERE, environment, free_ports, run_all
+from test_live_groups import HERE, environment, run_all
 
 pytest.importorskip("paddle")
 
@@ -143,8 +143,7 @@ def test_a_process_mesh_has_our_names_sizes_and_ranks():
 
 @pytest.mark.live
 def test_fleet_builds_our_groups(tmp_path):
-    ports = ",".join(map(str, free_ports(9 * len(LAYOUTS))))
-    command = [sys.executable, str(HERE / "live_fleet.py"), str(tmp_path), ports, *LAYOUTS]
+    command = [sys.executable, str(HERE / "live_fleet.py"), str(tmp_path), *LAYOUTS]
     found = run_all([command], [environment()], tmp_path, seconds=900)[0]
     assert list(found) == LAYOUTS
     for layout, said in found.items():

@@ -73,10 +73,12 @@ class PaddleGroups:
 
     def make(self, ranks: list[int], description: str, name: str) -> Any:
         """By all ranks; Paddle has no place for a description."""
+        # On gloo groups connect through addresses all share: two made at the same time refuse each other.
         if self._backend == "gloo":
-            # Groups connect through addresses all share: two made at the same time refuse each other.
             dist.barrier()
         made = dist.new_group(ranks, **self._options)
+        if self._backend == "gloo":
+            dist.barrier()
         return made if self.rank in ranks else None
 
     def close(self, communicator: Any) -> None:
@@ -91,7 +93,7 @@ def open_groups(
     """The groups of `plan` for this rank, made once all ranks have agreed on it.  Every rank calls this.
 
     `backend` and `timeout` are those of `paddle.distributed.new_group`; `wait` bounds the agreement, in seconds.  Every
-    rank makes every group, in the order of the plan; on gloo with a barrier before each.
+    rank makes every group, in the order of the plan; on gloo with a barrier before and after each.
 
     Cost: one agreement, then O(groups) calls.
 
