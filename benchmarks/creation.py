@@ -2,8 +2,8 @@
 
     python benchmarks/creation.py [--world 16384] [--turns 5] [--json FILE] [--markdown FILE]
 
-The thousands are torch's fake backend.  Four ways make the same groups: `open_groups`, torch's own `init_device_mesh`, a
-loop over all groups on every rank as Megatron-LM and Paddle have it, and a bare `new_group` per set of axes for the
+The thousands are torch's fake backend.  Four ways make the same groups: `open_groups`, torch's own `init_device_mesh`,
+a loop over all groups on every rank as Megatron-LM and Paddle have it, and a bare `new_group` per set of axes for the
 rank's own group, which is the least there is to do.  Each turn is a process group of its own; the fastest turn counts,
 and ratios are of those.  The eight processes talk over gloo, the agreement before the groups included; there an audit
 of 64 MiB is timed, too.
