@@ -101,11 +101,13 @@ def failing(rank):
     """Whatever fails inside, the groups are closed; the last error is the caller's."""
     before = len(dist.distributed_c10d._world.pg_names)
     try:
-        with open_groups(CreationPlan(MESH, MESH.axes), backend="gloo", timeout=30):
+        with open_groups(CreationPlan(MESH, MESH.axes), backend="gloo", timeout=31) as handles:
+            options = handles["dp"]._get_backend(torch.device("cpu")).options
+            timeout = options._timeout.total_seconds()
             raise KeyError("mine")
     except KeyError:
-        return len(dist.distributed_c10d._world.pg_names) == before
-    return False
+        return [len(dist.distributed_c10d._world.pg_names) == before, timeout]
+    return None
 
 
 def megatron(rank):

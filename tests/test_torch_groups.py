@@ -55,8 +55,8 @@ def test_ranks_in_unequally_many_groups_make_all_of_them_together(said):
         assert found["named"] == [[3], True]
 
 
-def test_an_error_inside_closes_the_groups(said):
-    assert [answers["failing"] for answers in said] == [True] * 4
+def test_an_error_inside_closes_the_groups_and_the_timeout_is_theirs(said):
+    assert [answers["failing"] for answers in said] == [[True, 31.0]] * 4
 
 
 @pytest.mark.skipif(not PEERS, reason="megatron-core is not installed: python tools/peers.py install megatron")
