@@ -47,8 +47,20 @@ __all__ = [
 
 # Modules of the package that may be reached as attributes, loaded when they are.
 _MODULES = (
-    *("batches", "core", "dialects", "errors", "live", "records", "sampling", "seeding", "sequence", "tensors"),
-    "topology",
+    *(
+        "audit",
+        "batches",
+        "core",
+        "creation",
+        "dialects",
+        "errors",
+        "live",
+        "records",
+        "sampling",
+        "seeding",
+        "sequence",
+    ),
+    *("tensors", "topology"),
 )
 
 
