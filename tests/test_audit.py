@@ -14,7 +14,7 @@ from rankatlas import Mesh
 from rankatlas.audit import AuditReport, Finding
 from rankatlas.audit import engine as engines
 from rankatlas.audit.engine import checksum
-from rankatlas.audit.replicas import audit_replicas
+from rankatlas.audit.replicas import audit_replicas, compare
 from rankatlas.creation import CreationPlan
 from rankatlas.errors import AuditError, HandleError, InputError, JobError
 from rankatlas.tensors import TensorLayout
@@ -233,6 +233,15 @@ def test_what_cannot_be_audited(error, words, tensors, layouts):
     layouts = TensorLayout(mesh, "dp") if layouts is None else layouts
     for found in audited(mesh, layouts, lambda rank: tensors, False):
         with refused(error, *words):
+            raise found
+
+
+def test_handles_are_those_of_a_plan():
+    def work(reader):
+        return compare(reader, [], {"dp": None})
+
+    for found in everywhere(Mesh(dp=2), work):
+        with refused(InputError, "open_groups", "leave them out"):
             raise found
 
 

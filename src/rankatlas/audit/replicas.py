@@ -94,6 +94,10 @@ def layouts_given(layouts: Any, names: Iterable[str], reader: ReadsTensors) -> d
 
 def compare(reader: ReadsTensors, things: list[Thing], handles: Any) -> tuple[list[Finding], list[str]]:
     """Findings and notes about things with layouts: over the groups of `handles`, or over all ranks at once."""
+    if handles is not None and not hasattr(handles, "plan"):
+        raise InputError(
+            f"handles are what open_groups gives, not {shown(handles)}; leave them out to exchange over all ranks"
+        )
     return _over_the_world(reader, things) if handles is None else _over_groups(reader, things, handles)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     _Planned = list[tuple[Members, bool]]  # members, and whether they need a communicator
 
 _SHOWN = 8
+_MOST_RANKS = 1 << 22  # of a plan that calls are held against
 
 
 def check_calls(
@@ -133,6 +134,11 @@ def _canonical(calls: dict[int, list[Call]]) -> list[list[int]]:
 
 def _check_plan(calls: dict[int, list[Call]], plan: CreationPlan) -> None:
     """Every rank must make all groups of the plan, or every rank those it is in; the closer way is the measure."""
+    if plan.layout.world_size > _MOST_RANKS:
+        raise InputError(
+            f"calls are held against every group of a plan; {plan.layout.world_size:,} ranks are too many for that,"
+            f" {_MOST_RANKS:,} the most"
+        )
     planned = [(tuple(group.ranks), group.new) for group in plan.groups()]
     own: dict[int, _Planned] = {rank: [] for rank in calls}
     for one in planned:

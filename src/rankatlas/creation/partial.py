@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_MOST_RANKS = 1 << 22  # whose pairs are listed
+
+
 class PartialSet:
     """A named set of groups: rank → none, one or several of them.  `groups` are tuples of ranks, in order.
 
@@ -98,25 +101,36 @@ def refuse_ranks_outside(sets: Iterable[PartialSet], first: int, covers: Any, wh
 def first_and_last(mesh: Mesh, axis: str = "pp") -> list[list[int]]:
     """The first and the last rank of every group along `axis`: who shares an embedding.  Cost: O(groups).
 
-    No groups where `axis` has size 1.  Raises UnknownAxisError.
+    No groups where `axis` has size 1.  Raises UnknownAxisError, InputError beyond 2^22 ranks.
 
     >>> first_and_last(Mesh(pp=4, tp=2))
     [[0, 6], [1, 7]]
     """
     if mesh.size(axis) == 1:
         return []
+    _refuse_many(mesh)
     return [[group.ranks[0], group.ranks[-1]] for group in mesh.groups(axis)]
 
 
 def neighbours(mesh: Mesh, axis: str = "pp", *, around: bool = False) -> list[list[int]]:
     """Every pair of neighbours along `axis`, stage by stage; with `around` also the last with the first.
 
-    Cost: O(world).  Raises UnknownAxisError.
+    Cost: O(world).  Raises UnknownAxisError, InputError beyond 2^22 ranks.
 
     >>> neighbours(Mesh(pp=3, tp=2))
     [[0, 2], [1, 3], [2, 4], [3, 5]]
     """
+    mesh.size(axis)
+    _refuse_many(mesh)
     return list(_pairs(mesh, axis, around))
+
+
+def _refuse_many(mesh: Mesh) -> None:
+    if mesh.world_size > _MOST_RANKS:
+        raise InputError(
+            f"the pairs of {mesh.world_size:,} ranks are too many to list, those of {_MOST_RANKS:,} the most; give the"
+            " groups that are needed"
+        )
 
 
 def _pairs(mesh: Mesh, axis: str, around: bool) -> Iterator[list[int]]:
