@@ -36,10 +36,26 @@ def test_a_closed_pipe_ends_quietly():
         process.stderr.close()
 
 
-def test_a_reader_that_is_gone_before_the_first_line():
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["where", "1", "dp=2"],
+        ["show", "pp=2 dp=4"],
+        ["show", "pp=2 dp=4", "--json"],
+        ["show", "pp=2 dp=4", "--axis", "dp"],
+        ["show", "pp=2 dp=4", "--format", "flagscale"],
+        ["diff", "pp=2 dp=4", "dp=4 pp=2"],
+        ["groups", "pp=2 dp=4", "--axes", "dp"],
+        ["seeds", "pp=2 dp=4"],
+        ["batches", "dp=4", "--samples", "100", "--batch", "8", "--micro", "2"],
+        ["--help"],
+    ],
+    ids=lambda verb: " ".join(verb[:1] + verb[2:]),
+)
+def test_a_reader_that_is_gone_before_the_first_line(verb):
     read, write = os.pipe()
     os.close(read)
-    process = subprocess.run([*COMMAND, "where", "1", "dp=2"], stdout=write, stderr=subprocess.PIPE, timeout=60)
+    process = subprocess.run([*COMMAND, *verb], stdout=write, stderr=subprocess.PIPE, timeout=60)
     os.close(write)
     assert (process.returncode, process.stderr) == (0, b"")
 

@@ -15,9 +15,16 @@ _ELASTIC = ("first groups", "members")  # the columns that are cut where there i
 _ROOM = 20  # columns such a one should have, if the gaps can be made smaller for it
 
 
+class _Quiet(Console):
+    """A console whose reader may leave: rich would end the process with exit code 1 then."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console(file: IO[str]) -> Console:
     """A console that writes to `file` and respects NO_COLOR."""
-    return Console(file=file, highlight=False)
+    return _Quiet(file=file, highlight=False)
 
 
 def print_layout(facts: dict[str, Any], out: Console) -> None:
