@@ -69,6 +69,14 @@ class Verbs(click.Group):
             raise click.UsageError(f"no command {shown(name)}; the commands are {', '.join(VERBS)}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """The context; printing the help belongs to making it, and its reader may leave as well."""
+        try:
+            return super().make_context(*arguments, **options)
+        except BrokenPipeError:
+            leave_pipe()
+            raise click.exceptions.Exit(0) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb.  click would turn a closed pipe into exit code 1; here it ends quietly with 0."""
         try:
