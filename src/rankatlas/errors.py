@@ -274,6 +274,27 @@ class SourceError(InputError):
     source: str
 
 
+class PipelineSplitError(InputError):
+    """Layers that stages cannot hold exactly once.
+
+    `layers`, `stages` and `virtual` are what was asked; `dropped_by_floor` is how many a silent division would lose;
+    `offered_split` (per stage) and `offered_chunks` (per chunk, in model order) add up, None where there is no way.
+    """
+
+    layers: int
+    stages: int
+    virtual: int
+    dropped_by_floor: int
+    offered_split: list[int] | None
+    offered_chunks: list[int] | None
+
+
+class ClusterError(InputError):
+    """Nodes or hosts that cannot be read, or have fewer devices than the job has ranks.  `text` is what was given."""
+
+    text: str
+
+
 class JobError(RankatlasError, RuntimeError):
     """Something about the running job: none is initialised, or another one uses the same store."""
 
