@@ -1,0 +1,278 @@
+"""How each dialect spells a number, so that a change can be pasted into what somebody launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from rankatlas.checks.numbers import Numbers
+from rankatlas.core import Atlas, Mesh
+
+_MEGATRON = MappingProxyType(
+    {
+        "tp": "tensor-model-parallel-size",
+        "pp": "pipeline-model-parallel-size",
+        "cp": "context-parallel-size",
+        "ep": "expert-model-parallel-size",
+        "etp": "expert-tensor-parallel-size",
+        "virtual_stages": "num-virtual-stages-per-pipeline-rank",
+        "first_stage_layers": "decoder-first-pipeline-num-layers",
+        "last_stage_layers": "decoder-last-pipeline-num-layers",
+        "global_batch": "global-batch-size",
+        "micro_batch": "micro-batch-size",
+        "sequence_length": "seq-length",
+        "layers": "num-layers",
+        "heads": "num-attention-heads",
+        "kv_heads": "num-query-groups",
+        "experts": "num-experts",
+        "vocab_multiple": "make-vocab-size-divisible-by",
+    }
+)
+_NLP = MappingProxyType(
+    {
+        "tp": "tensor_parallel_degree",
+        "pp": "pipeline_parallel_degree",
+        "cp": "context_parallel_degree",
+        "sep": "sep_parallel_degree",
+        "ep": "expert_parallel_degree",
+        "dp": "data_parallel_degree",
+        "sharding": "sharding_parallel_degree",
+        "virtual_stages": "virtual_pp_degree",
+        "micro_batch": "per_device_train_batch_size",
+        "accumulation": "gradient_accumulation_steps",
+        "sequence_length": "max_seq_length",
+        "layers": "num_hidden_layers",
+        "etp": "expert_tensor_parallel_degree",
+    }
+)
+_FORMERS = MappingProxyType(
+    {
+        **_NLP,
+        "tp": "tensor_model_parallel_size",
+        "pp": "pipeline_model_parallel_size",
+        "cp": "context_parallel_size",
+        "sep": "sep_parallel_size",
+        "ep": "expert_model_parallel_size",
+        "dp": "data_parallel_size",
+        "sharding": "sharding_parallel_size",
+        "virtual_stages": "virtual_pipeline_model_parallel_size",
+        "sequence_length": "max_seq_len",
+        "etp": "expert_tensor_model_parallel_size",
+    }
+)
+_TITAN = MappingProxyType(
+    {
+        "tp": "parallelism.tensor_parallel_degree",
+        "pp": "parallelism.pipeline_parallel_degree",
+        "cp": "parallelism.context_parallel_degree",
+        "ep": "parallelism.expert_parallel_degree",
+        "etp": "parallelism.expert_tensor_parallel_degree",
+        "dp": "parallelism.data_parallel_shard_degree",
+        "dp_shard": "parallelism.data_parallel_shard_degree",
+        "fsdp": "parallelism.data_parallel_shard_degree",
+        "dp_replicate": "parallelism.data_parallel_replicate_degree",
+        "micro_batch": "training.local_batch_size",
+        "global_batch": "training.global_batch_size",
+        "sequence_length": "training.seq_len",
+    }
+)
+_DEEPSPEED = MappingProxyType(
+    {
+        "global_batch": "train_batch_size",
+        "micro_batch": "train_micro_batch_size_per_gpu",
+        "accumulation": "gradient_accumulation_steps",
+        "tp": "tensor_parallel.autotp_size",
+        "sep": "sequence_parallel_size",
+    }
+)
+_ACCELERATE = MappingProxyType(
+    {
+        "tp": "parallelism_config_tp_size",
+        "cp": "parallelism_config_cp_size",
+        "dp": "parallelism_config_dp_shard_size",
+        "dp_shard": "parallelism_config_dp_shard_size",
+        "dp_replicate": "parallelism_config_dp_replicate_size",
+        "sep": "parallelism_config_sp_size",
+        "accumulation": "gradient_accumulation_steps",
+    }
+)
+_VERL = MappingProxyType(
+    {
+        "rollout_tp": "actor_rollout_ref.rollout.tensor_model_parallel_size",
+        "tp": "actor_rollout_ref.actor.megatron.tensor_model_parallel_size",
+        "pp": "actor_rollout_ref.actor.megatron.pipeline_model_parallel_size",
+        "cp": "actor_rollout_ref.actor.megatron.context_parallel_size",
+        "ep": "actor_rollout_ref.actor.megatron.expert_model_parallel_size",
+        "etp": "actor_rollout_ref.actor.megatron.expert_tensor_parallel_size",
+        "sep": "actor_rollout_ref.actor.ulysses_sequence_parallel_size",
+        "prompts": "data.train_batch_size",
+        "responses": "actor_rollout_ref.rollout.n",
+        "micro_batch": "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu",
+        "global_batch": "actor_rollout_ref.actor.ppo_mini_batch_size",
+    }
+)
+_NEMO = MappingProxyType(
+    {
+        "tp": "policy.megatron_cfg.tensor_model_parallel_size",
+        "pp": "policy.megatron_cfg.pipeline_model_parallel_size",
+        "cp": "policy.megatron_cfg.context_parallel_size",
+        "ep": "policy.megatron_cfg.expert_model_parallel_size",
+        "etp": "policy.megatron_cfg.expert_tensor_parallel_size",
+        "rollout_tp": "policy.generation.vllm_cfg.tensor_parallel_size",
+        "prompts": "grpo.num_prompts_per_step",
+        "responses": "grpo.num_generations_per_prompt",
+        "global_batch": "policy.train_global_batch_size",
+        "micro_batch": "policy.train_micro_batch_size",
+    }
+)
+# Family of formats → name → the source's key, and how a key and its value are written.
+KEYS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "megatron": _MEGATRON,
+        "paddlenlp": _NLP,
+        "paddleformers": _FORMERS,
+        "torchtitan": _TITAN,
+        "deepspeed": _DEEPSPEED,
+        "accelerate": _ACCELERATE,
+        "verl": _VERL,
+        "nemo": _NEMO,
+    }
+)
+_STYLES: Mapping[str, str] = MappingProxyType(
+    {"deepspeed": "json", "accelerate": "yaml", "verl": "override", "nemo": "override", "rankatlas": "yaml"}
+)
+_BY_ENDING: Mapping[str, str] = MappingProxyType(
+    {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".txt": "", ".log": ""}
+)
+
+
+def lines(numbers: Numbers, changes: Mapping[str, Any]) -> list[str]:
+    """The changes as lines of the source's own dialect; empty where it cannot say one of them.
+
+    >>> numbers = Numbers([], format="megatron-0.16", source="slurm.out")
+    >>> lines(numbers, {"tp": 4, "stage_layers": [8, 8, 7, 7]})
+    ['--tensor-model-parallel-size 4', '--pipeline-model-parallel-layout "Et*8|t*8|t*7|t*7L"']
+    """
+    family = numbers.format.partition("-")[0]
+    world = [_world(numbers, changes["world"])] if "world" in changes else []
+    rest = {name: value for name, value in changes.items() if name != "world"}
+    if family not in KEYS:
+        told = _own(numbers, rest)
+        return [] if told is None else [*told, *world]
+    found = []
+    for name, value in rest.items():
+        line = _line(numbers, family, name, value)
+        if line is None:
+            return []
+        found.append(line)
+    return [*found, *world]
+
+
+def _line(numbers: Numbers, family: str, name: str, value: Any) -> str | None:
+    if family == "megatron" and name == "stage_layers":
+        return _stage_layout(value)
+    if family == "megatron" and name == "layer_split":
+        flags = {"embedding": ["embedding"], "loss": ["loss"], "embedding-and-loss": ["embedding", "loss"]}
+        parts = [f"--account-for-{end}-in-pipeline-split" for end in flags.get(str(value), [])]
+        return " ".join(parts) or None
+    key = _key(numbers, family, name)
+    return None if key is None else _written(numbers, family, key, value)
+
+
+def _key(numbers: Numbers, family: str, name: str) -> str | None:
+    keys = KEYS[family]
+    if name == "dp":
+        # The data axis that is there and can be set; of several the one that is inner.
+        names = [axis for axis in reversed(numbers.axes.get("dp", ())) if axis in keys]
+        name = names[0] if names else name
+    return keys.get(name)
+
+
+def _written(numbers: Numbers, family: str, key: str, value: Any) -> str:
+    style = next((style for end, style in _BY_ENDING.items() if numbers.source.endswith(end) and style), None)
+    if family == "megatron" and style:
+        key = key.replace("-", "_")
+    style = style or _STYLES.get(family, "flag")
+    if style == "override" or family in ("verl", "nemo"):
+        return f"{key}={value}"
+    section, _, name = key.rpartition(".")
+    if style == "json":
+        inner = f'"{name}": {_json(value)}'
+        return f'"{section}": {{{inner}}}' if section else inner
+    if style == "toml":
+        return f"[{section}] {name} = {_json(value)}" if section else f"{name} = {_json(value)}"
+    if style == "yaml":
+        return f"{section}: {{{name}: {value}}}" if section else f"{name}: {value}"
+    return f"--{key} {value}"
+
+
+def _json(value: Any) -> str:
+    from json import dumps
+
+    return dumps(value)
+
+
+def _stage_layout(sizes: list[int]) -> str:
+    """Megatron's picture of a pipeline: E the embedding, t a layer, L the loss, a bar between chunks."""
+    parts = [f"t*{size}" if size > 1 else "t" * size for size in sizes]
+    parts[0] = f"E{parts[0]}"
+    parts[-1] = f"{parts[-1]}L"
+    return f'--pipeline-model-parallel-layout "{"|".join(parts)}"'
+
+
+def _world(numbers: Numbers, world: int) -> str:
+    family = numbers.format.partition("-")[0]
+    each = next((size for size in (8, 4, 2) if world % size == 0), 1)
+    if family.startswith("paddle"):
+        return f"python -m paddle.distributed.launch --nnodes {world // each} --nproc_per_node {each}"
+    if family in KEYS:
+        return f"torchrun --nnodes {world // each} --nproc-per-node {each}"
+    return f"--world-size {world}"
+
+
+def _own(numbers: Numbers, changes: Mapping[str, Any]) -> list[str] | None:
+    """Changes in notation, and settings as the rankatlas format names them."""
+    sizes = {name: value for name, value in changes.items() if name in (*numbers.axes, "dp") or _has(numbers, name)}
+    told = [f"{name}: {value}" for name, value in changes.items() if name not in sizes]
+    if not sizes:
+        return told
+    layout = numbers.layout
+    if isinstance(layout, Atlas):
+        return None  # the charts move together; no single line says how
+    if layout is None:
+        return [" ".join(f"{name}={value}" for name, value in sizes.items()), *told]
+    new = resized(layout, sizes, numbers.axes)
+    if new is None:
+        return None
+    return [f"layout: {new}" if numbers.format == "rankatlas" else new, *told]
+
+
+def _has(numbers: Numbers, name: str) -> bool:
+    return isinstance(numbers.layout, Mesh) and name in numbers.layout.axes
+
+
+def resized(mesh: Mesh, sizes: Mapping[str, int], axes: Mapping[str, tuple[str, ...]]) -> str | None:
+    """The notation of `mesh` with other sizes, given by axis or by role; None where a role has no axis to change.
+
+    >>> resized(Mesh(pp=4, dp=2, mp=8), {"tp": 4, "dp": 4}, {"tp": ("mp",), "dp": ("dp",)})
+    'pp=4 dp=4 mp=4'
+    """
+    new = dict(zip(mesh.axes, mesh.sizes))
+    for name, size in sizes.items():
+        if name in new and len(axes.get(name, (name,))) == 1:
+            new[name] = size
+            continue
+        there = axes.get(name, ())
+        if not there:
+            if size != 1:
+                return None
+            continue
+        rest = 1
+        for axis in there[:-1]:
+            rest *= new[axis]
+        if size % rest:
+            return None
+        new[there[-1]] = size // rest
+    first = f" first_rank={mesh.first_rank}" if mesh.first_rank else ""
+    return " ".join(f"{axis}={size}" for axis, size in new.items()) + first
