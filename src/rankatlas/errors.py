@@ -162,6 +162,39 @@ class WorldSizeError(InputError):
     fixes: list[dict[str, int]]
 
 
+class BatchError(InputError):
+    """A global batch that is not micro batch × accumulation × data size.
+
+    `product` is what the factors make (without an accumulation: of one micro-step), `remainder` what micro batch × data
+    size leaves over; `legal_global_batches` lie next to the given one, `legal_micro_batches` and `legal_data_sizes` go
+    up to the next one above it, each with the other factors kept.
+    """
+
+    global_batch: int
+    micro_batch: int
+    data_size: int
+    accumulation: int | None
+    product: int
+    remainder: int
+    legal_global_batches: list[int]
+    legal_micro_batches: list[int]
+    legal_data_sizes: list[int]
+
+
+class SequenceError(InputError):
+    """A sequence that cannot be cut as asked.
+
+    `nearest_lengths` and `legal_cp` are what can be, each with the other kept; `remainder` is what is left over.
+    """
+
+    length: int
+    cp: int
+    split: object
+    remainder: int
+    nearest_lengths: list[int]
+    legal_cp: list[int]
+
+
 class RankError(InputError, IndexError):
     """A rank outside the mesh.  `rank`, `first_rank` and `world_size` say by how much."""
 

@@ -137,16 +137,16 @@ def _fixes(sizes: Mapping[str, int | None], fixed: Mapping[str, int], world_size
     """
     unset = next((axis for axis, size in sizes.items() if size is None), None)
     product = prod(fixed.values())
-    divisors = _divisors(world_size)
+    whole = divisors(world_size)
     if unset is None:
-        ways = {tuple(fix.values()): fix for fix in _changed(fixed, world_size, divisors)}
+        ways = {tuple(fix.values()): fix for fix in _changed(fixed, world_size, whole)}
         return list(ways.values())[:_MOST_FIXES]
     found: list[dict[str, int]] = []
     for axis, size in fixed.items():
         others = product // size
         if world_size % others == 0 and len(found) < _MOST_FIXES:
             room = world_size // others
-            found += [{axis: near, unset: room // near} for near in _nearest(room, size, divisors) if near != size]
+            found += [{axis: near, unset: room // near} for near in _nearest(room, size, whole) if near != size]
     return found[:_MOST_FIXES]
 
 
@@ -184,6 +184,13 @@ def _nearest(number: int, size: int, divisors: list[int]) -> list[int]:
     return [divisor for divisor in (below, above) if divisor is not None]
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
+    """The divisors of `number`, ascending; of a number beyond 2^40 only those found by trying up to 2^20.
+
+    Cost: O(√number), at most a million divisions.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
     small = [trial for trial in range(1, min(isqrt(number), _MOST_TRIALS) + 1) if number % trial == 0]
     return sorted({*small, *(number // trial for trial in small)})
