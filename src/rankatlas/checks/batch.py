@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers, divisors, up_to_next
+from rankatlas.checks.numbers import Numbers, up_to_next
+from rankatlas.core.sizes import divisors
 
 
 def product(numbers: Numbers) -> Iterator[Finding]:

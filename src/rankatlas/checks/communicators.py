@@ -15,6 +15,7 @@ MOST_CPU_MEMBERS = 1024  # of a group whose members all connect to each other ov
 def too_many(numbers: Numbers) -> Iterator[Finding]:
     """RA190: more groups than processes make in reasonable time; RA191: CPU groups with very many members.
 
+    >>> from rankatlas import Mesh
     >>> from rankatlas.job import Job
     >>> job = Job(Mesh(pp=2, dp=2**17, tp=2), format="megatron-0.16", source="")
     >>> [finding.code for finding in too_many(Numbers.of(job))]

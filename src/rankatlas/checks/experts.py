@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from math import gcd
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers, divisors
+from rankatlas.checks.numbers import Numbers
+from rankatlas.core.sizes import divisors
 
 _INHERITED = ("inherit", "same as tp", "default")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers, divisors
+from rankatlas.checks.numbers import Numbers
+from rankatlas.core.sizes import divisors
 from rankatlas.errors import InputError, PipelineSplitError
 from rankatlas.pipeline import PipelineSplit, pipeline_split
 
@@ -81,17 +82,13 @@ def _fixes(numbers: Numbers, error: PipelineSplitError) -> list[Fix]:
     ends = _ends(layers, stages, virtual)
     if ends and numbers.format.startswith(("megatron", "rankatlas")) and numbers.value("stage_layers") is None:
         fixes.append(Fix({"first_stage_layers": ends[0], "last_stage_layers": ends[1]}))
-    if numbers.written("megatron") and not any(numbers.value(f"{end}_stage_layers") for end in ("first", "last")):
+    if numbers.written("megatron") and not ends_given(numbers):
         for policy in _COUNTING[:2]:
             if (layers + policy.count("-and-") + 1) % (stages * virtual) == 0:
                 fixes.append(Fix({"layer_split": policy}))
     legal = [size for size in divisors(layers // virtual) if layers % (size * virtual) == 0 and size < stages]
-    if (
-        legal
-        and numbers["world"] % legal[-1] == 0
-        and numbers.value("stage_layers") is None
-        and not ends_given(numbers)
-    ):
+    told = ends_given(numbers) or numbers.value("stage_layers") is not None
+    if legal and numbers["world"] % legal[-1] == 0 and not told:
         changes = {"pp": legal[-1]}
         if numbers.format in ("notation", "rankatlas") and numbers["dp"] * stages % legal[-1] == 0:
             changes["dp"] = numbers["dp"] * stages // legal[-1]

@@ -81,9 +81,8 @@ class Numbers:
             axis = next((name for name in names if name in chart.axes), None)
             if axis is not None:
                 axes[role] = (axis,)
-                origin = next(
-                    (origins[name] for name in (f"expert.{axis}", role, axis) if name in origins), "the layout"
-                )
+                places = (f"expert.{axis}", role, axis)
+                origin = next((origins[name] for name in places if name in origins), "the layout")
                 facts.append(Fact(role, chart.size(axis), origin))
         known = {fact.name for fact in facts}
         facts += [fact for fact in job.facts if fact.name not in known and fact.name.startswith("rollout")]
@@ -190,18 +189,6 @@ def expert_mesh(layout: Mesh | Atlas) -> Mesh | None:
 
 def _size(fact: Fact | None) -> int:
     return fact.value if fact is not None and isinstance(fact.value, int) else 1
-
-
-def divisors(number: int, most: int = 1 << 16) -> list[int]:
-    """The divisors of a number, ascending; of a very large one only the small ones.
-
-    >>> divisors(12)
-    [1, 2, 3, 4, 6, 12]
-    """
-    from math import isqrt
-
-    small = [trial for trial in range(1, min(isqrt(number), most) + 1) if number % trial == 0]
-    return sorted(dict.fromkeys([*small, *(number // trial for trial in small)]))
 
 
 def up_to_next(legal: Iterable[int], wanted: int) -> list[int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers, divisors, up_to_next
+from rankatlas.checks.numbers import Numbers, up_to_next
+from rankatlas.core.sizes import divisors
 
 
 def rollout(numbers: Numbers) -> Iterator[Finding]:
@@ -29,9 +30,8 @@ def rollout(numbers: Numbers) -> Iterator[Finding]:
         "remainder": world % size,
         "legal": legal,
     }
-    yield Finding(
-        "RA160", "error", facts, [Fix({"rollout_tp": value}) for value in reversed(legal) if value != size][:2]
-    )
+    fixes = [Fix({"rollout_tp": value}) for value in reversed(legal) if value != size]
+    yield Finding("RA160", "error", facts, fixes[:2])
 
 
 def samples(numbers: Numbers) -> Iterator[Finding]:

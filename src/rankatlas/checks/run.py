@@ -85,7 +85,7 @@ def _all_of(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _proven(finding: Finding, numbers: Numbers) -> Finding:
-    """The finding with the changes that make it go away and bring no error; with none of those, that make it go away."""
+    """The finding with the changes that make it go away and bring no error; where none does both, the first half."""
     before = [other.code for other in _all_of(numbers) if other.severity == "error"]
     clean, fair = [], []
     for fix in finding.fixes:

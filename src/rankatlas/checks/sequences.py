@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers, divisors
+from rankatlas.checks.numbers import Numbers
+from rankatlas.core.sizes import divisors
 
 _BALANCED = ("megatron", "torchtitan", "nemo", "paddle")  # each context rank takes a chunk and its mirror image
 

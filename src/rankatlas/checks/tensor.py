@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers, divisors
+from rankatlas.checks.numbers import Numbers
 from rankatlas.checks.world import legal_sizes
+from rankatlas.core.sizes import divisors
 
 # What is cut along the tensor axis: code → the number that must divide.
 CUT = {"RA120": "heads", "RA122": "hidden", "RA123": "ffn"}

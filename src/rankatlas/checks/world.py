@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from math import prod
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers, divisors
+from rankatlas.checks.numbers import Numbers
+from rankatlas.core.sizes import divisors
 from rankatlas.errors import WorldSizeError
 
 _MOST_FIXES = 4
