@@ -87,6 +87,12 @@ class Cluster:
         node = self.node(rank)
         return self.hosts[node] if self.hosts else f"node {node}"
 
+    def sizes(self) -> list[int]:
+        """The devices of every node.  Cost: O(nodes)."""
+        if self.even:
+            return [self.even] * self.nodes
+        return [end - begin for begin, end in zip(self._starts, [*self._starts[1:], self.slots])]
+
     def borders(self, first: int, last: int) -> Iterator[int]:
         """The first ranks of all nodes that lie after `first` and up to `last`, ascending.  Cost: O(1) each."""
         if self.even:
@@ -99,7 +105,7 @@ class Cluster:
     def __str__(self) -> str:
         if self.even:
             return f"{self.nodes}x{self.even}"
-        sizes = [end - begin for begin, end in zip(self._starts, [*self._starts[1:], self.slots])]
+        sizes = self.sizes()
         return ",".join(map(str, sizes[:16])) + (",…" if len(sizes) > 16 else "")
 
     def __repr__(self) -> str:

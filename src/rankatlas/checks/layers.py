@@ -12,7 +12,7 @@ from rankatlas.pipeline import PipelineSplit, pipeline_split
 
 # These share layers out unevenly by themselves, so that nothing is lost.
 _UNEVEN_BY_ITSELF = ("torchtitan", "deepspeed", "accelerate")
-_SPLITS = ("megatron", "notation", "rankatlas")  # can be told the layers of every stage
+_SPLITS = ("megatron", "rankatlas")  # can be told the layers of every stage
 _COUNTING = ("embedding-and-loss", "loss", "embedding")
 _MOST_STAGES = 1 << 16
 
@@ -62,7 +62,7 @@ def _finding(numbers: Numbers, error: PipelineSplitError) -> Finding:
         "layers": layers,
         "stages": stages,
         "virtual": virtual,
-        "chunks": f"{stages} stages" if virtual == 1 else f"{stages} stages × {virtual} virtual = {pieces} chunks",
+        "pieces": pieces,
         "each": layers // pieces,
         "kept": layers - layers % pieces,
         "dropped": layers % pieces,
@@ -86,13 +86,12 @@ def _fixes(numbers: Numbers, error: PipelineSplitError) -> list[Fix]:
         for policy in _COUNTING[:2]:
             if (layers + policy.count("-and-") + 1) % (stages * virtual) == 0:
                 fixes.append(Fix({"layer_split": policy}))
-    legal = [size for size in divisors(layers // virtual) if layers % (size * virtual) == 0 and size < stages]
     told = ends_given(numbers) or numbers.value("stage_layers") is not None
-    if legal and numbers["world"] % legal[-1] == 0 and not told:
-        changes = {"pp": legal[-1]}
-        if numbers.format in ("notation", "rankatlas") and numbers["dp"] * stages % legal[-1] == 0:
-            changes["dp"] = numbers["dp"] * stages // legal[-1]
-        fixes.append(Fix(changes))
+    rest = numbers["dp"] * stages  # what the data axes and the pipeline have together
+    legal = [size for size in divisors(layers // virtual) if layers % (size * virtual) == 0 and rest % size == 0]
+    for size in [size for size in legal if size < stages][-1:] if not told else []:
+        own = numbers.format in ("notation", "rankatlas")
+        fixes.append(Fix({"pp": size, "dp": rest // size} if own else {"pp": size}))
     if virtual > 1 and layers % stages == 0:
         fitting = [size for size in divisors(layers // stages) if size < virtual]
         fixes += [Fix({"virtual_stages": size}) for size in fitting[-1:]]

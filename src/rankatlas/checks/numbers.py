@@ -37,7 +37,7 @@ class Numbers:
     (2, 'mp=2', 16)
     """
 
-    __slots__ = ("axes", "expert", "facts", "format", "layout", "mesh", "notes", "source")
+    __slots__ = ("axes", "expert", "facts", "format", "layout", "mesh", "notes", "origins", "source")
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class Numbers:
         expert: Mesh | None = None,
         axes: Mapping[str, tuple[str, ...]] | None = None,
         notes: Iterable[str] = (),
+        origins: Mapping[str, str] | None = None,
     ) -> None:
         self.facts = {fact.name: fact for fact in facts}
         self.format = format
@@ -59,6 +60,7 @@ class Numbers:
         self.expert = expert
         self.axes = dict(axes or {})
         self.notes = tuple(notes)
+        self.origins = dict(origins or {})
 
     @classmethod
     def of(cls, job: Job, extra: Iterable[Fact] = ()) -> Numbers:
@@ -98,6 +100,7 @@ class Numbers:
             expert=expert,
             axes=axes,
             notes=job.notes,
+            origins=origins,
         )
 
     def __getitem__(self, name: str) -> int:
@@ -119,6 +122,15 @@ class Numbers:
     def origin(self, name: str) -> str:
         """Where the number came from, "" where there is none."""
         return self.facts[name].origin if name in self.facts else ""
+
+    def told(self, *names: str) -> str:
+        """Where an axis came from: what is known under the first of these names, else what the source's format says."""
+        origin = next((self.origins[name] for name in names if name in self.origins), "")
+        if not origin and self.format == "notation":
+            open_sizes = [f"{names[0]}={open_size}" for open_size in ("?", "-1")]
+            inferred = any(text in self.source.split() for text in open_sizes)
+            origin = f"inferred from world size {self['world']}" if inferred else "given"
+        return origin or "the layout"
 
     def label(self, name: str) -> str:
         """A number with the name its source gives it, such as mp=4 for tp."""

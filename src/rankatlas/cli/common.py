@@ -13,6 +13,10 @@ from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError, RankError, shown
 from rankatlas.job import Job
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rankatlas.cluster import Cluster
+
 FORMAT_NAMES = ("notation", "rankatlas", "paddlenlp-2.8", "paddleformers-1.2")
 
 
@@ -30,6 +34,38 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.IntRange(min=1),
         help="Number of ranks: settles a size left open ('dp=?'), and is needed for training arguments.",
     )(command)
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--nodes` and `--hosts`, which say where the ranks run."""
+    command = click.option(
+        "--hosts", metavar="HOSTS", help="Hosts in rank order: 'gpu[001-128]', a1,a2, n1:8,n2:4, or a host file."
+    )(command)
+    return click.option("--nodes", metavar="NODES", help="Nodes and their devices: 16x8, or 4,2 for uneven ones.")(
+        command
+    )
+
+
+def cluster_given(nodes: str | None, hosts: str | None, world_size: int) -> Cluster | None:
+    """The cluster of `--nodes` or `--hosts`, None without them.  Raises ClusterError, SourceError."""
+    if nodes is None and hosts is None:
+        return None
+    from rankatlas.cluster import Cluster, parse_hosts, parse_nodes
+
+    if hosts is None:
+        return parse_nodes(nodes or "")
+    if "/" in hosts or hosts.endswith(".txt"):
+        from rankatlas.dialects.sources import read_text
+
+        lines = read_text(hosts).splitlines()
+        hosts = "\n".join(line.partition("#")[0] for line in lines)
+    if nodes is None:
+        return parse_hosts(hosts, world_size)
+    there = parse_nodes(nodes)
+    named = parse_hosts(hosts, devices=1).hosts
+    if there.even:
+        return Cluster.of(there.nodes, there.even, named)
+    return Cluster(there.sizes(), named)
 
 
 def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:

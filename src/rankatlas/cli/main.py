@@ -25,6 +25,7 @@ VERBS = MappingProxyType(
         "show": "A layout: its axes, the groups people ask for, and a page of its rank table.",
         "where": "One rank: its coordinate, every group it is in, its neighbours and data rank.",
         "diff": "Two layouts: which groups stay the same and which differ.",
+        "check": "A launch: what it says, what is wrong with it, and what to paste.",
         "check-groups": "The groups a job really made, held against the layout it should have.",
         "seeds": "Which ranks share which random stream, and whether a scheme of seeds collides.",
         "completion": "The script that completes commands in bash, zsh or fish.",
