@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import gcd
+from typing import Any
 
 from rankatlas.core import Mesh
 from rankatlas.core.border import in_order
@@ -77,6 +78,12 @@ class Cluster:
             )
         return rank // self.even if self.even else bisect_right(self._starts, rank) - 1
 
+    def first(self, node: int) -> int:
+        """The first rank of a node; of the one after the last, the number of devices.  Cost: O(1)."""
+        if self.even:
+            return node * self.even
+        return self._starts[node] if node < self.nodes else self.slots
+
     def local_rank(self, rank: int) -> int:
         """The place of `rank` on its node.  Cost and errors as `node`."""
         node = self.node(rank)
@@ -110,6 +117,54 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"<Cluster {self}: {self.nodes:,} nodes, {self.slots:,} devices>"
+
+
+class Places(Mapping[int, dict[str, Any]]):
+    """Where the ranks 0 to `world` − 1 run on a cluster: rank → its host and local rank, made when asked for.
+
+    Raises ClusterError when there are fewer devices.
+
+    >>> places = Places(Cluster.of(2, 4, ["a", "b"]), 6)
+    >>> places[5], places.on("b"), 6 in places
+    ({'host': 'b', 'local_rank': 1}, range(4, 6), False)
+    """
+
+    __slots__ = ("cluster", "world")
+
+    def __init__(self, cluster: Cluster, world: int) -> None:
+        if world > cluster.slots:
+            raise ClusterError(
+                f"{world:,} ranks need {world - cluster.slots:,} more devices than {cluster} has ({cluster.slots:,})",
+                text=str(cluster),
+            )
+        self.cluster = cluster
+        self.world = world
+
+    def __getitem__(self, rank: int) -> dict[str, Any]:
+        if not 0 <= rank < self.world:
+            raise KeyError(rank)
+        return {"host": self.cluster.host(rank), "local_rank": self.cluster.local_rank(rank)}
+
+    def __contains__(self, rank: object) -> bool:
+        return isinstance(rank, int) and 0 <= rank < self.world
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.world))
+
+    def __len__(self) -> int:
+        return self.world
+
+    def on(self, host: str) -> range:
+        """The ranks on a host.  Cost: O(hosts).  Raises KeyError for one there is not."""
+        hosts = self.cluster.hosts
+        if host not in hosts:
+            raise KeyError(host)
+        return self.by_node(hosts.index(host))
+
+    def by_node(self, node: int) -> range:
+        """The ranks on a node, empty where it has none.  Cost: O(1)."""
+        first = self.cluster.first(node)
+        return range(min(first, self.world), min(self.cluster.first(node + 1), self.world))
 
 
 class Crossing:

@@ -62,8 +62,8 @@ class Job:
     `seed` is the base seed a configuration sets, None where it sets none.
     `settings` are the other numbers that must fit the layout, name → Fact; the names are `SETTINGS`, the same whatever
     the format calls them, and one that is neither given nor has a default is absent.
-    `places` says where ranks run, rank → its `host`, `local_rank` and `device`, and `kinds` which groups were made,
-    plain data; both are known of recorded jobs only.
+    `places` says where ranks run, rank → its `host`, `local_rank` and, of recorded jobs, `device`; `kinds` which groups
+    a recorded job made, plain data.
     `notes` are sentences about what was given and could not be understood, or was understood in one of several
     possible ways; a reader never keeps such a thing to itself.
 
@@ -91,7 +91,7 @@ class Job:
         self.source = source
         self.facts = tuple(facts)
         self.notes = tuple(notes)
-        self.places = dict(places or {})
+        self.places = {} if places is None else places
         self.kinds = tuple(kinds)
         self.seed = seed
         self.settings = MappingProxyType({fact.name: fact for fact in settings})

@@ -68,6 +68,19 @@ def cluster_given(nodes: str | None, hosts: str | None, world_size: int) -> Clus
     return Cluster(there.sizes(), named)
 
 
+def placed(job: Job, nodes: str | None, hosts: str | None) -> Job:
+    """The job with the places of `--nodes` or `--hosts`, if there are any.  Raises ClusterError, InputError."""
+    cluster = cluster_given(nodes, hosts, job.layout.first_rank + job.layout.world_size)
+    if cluster is None:
+        return job
+    if job.places:
+        raise InputError(f"{shown(job.source)} says itself where its ranks ran; leave --nodes and --hosts out")
+    from rankatlas.cluster import Places
+
+    job.places = Places(cluster, covered(job.layout)[-1].stop)
+    return job
+
+
 def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--strict`: whatever was noted about the sources counts as a finding."""
     return click.option(

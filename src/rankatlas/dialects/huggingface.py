@@ -48,7 +48,7 @@ def facts(content: Mapping[str, Any], source: str) -> list[Fact]:
     >>> [(fact.name, fact.value) for fact in facts({"n_layer": 12, "n_head": 12, "n_embd": 768}, "gpt2")]
     [('layers', 12), ('heads', 12), ('hidden', 768), ('ffn', 3072)]
     """
-    inner = next((content[key] for key in _INNER if isinstance(content.get(key), Mapping)), {})
+    inner: Mapping[str, Any] = next((content[key] for key in _INNER if isinstance(content.get(key), Mapping)), {})
     flat = {**content, **inner}
     for part in _PARTS:
         if isinstance(flat.get(part), Mapping):
