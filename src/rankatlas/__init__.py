@@ -46,7 +46,19 @@ __all__ = [
 
 
 # Modules of the package that may be reached as attributes, loaded when they are.
-_MODULES = ("core", "dialects", "errors", "live", "records", "seeding", "tensors", "topology")
+_MODULES = (
+    "checks",
+    "cluster",
+    "core",
+    "dialects",
+    "errors",
+    "live",
+    "pipeline",
+    "records",
+    "seeding",
+    "tensors",
+    "topology",
+)
 
 
 def __getattr__(name: str) -> object:

@@ -16,9 +16,9 @@ from rankatlas.errors import ClusterError, shown
 
 _MOST_HOSTS = 1 << 20
 _MOST_STEPS = 1 << 20  # node borders looked at one by one before a number is left open
-_PART = re.compile(r"(?:(\d{1,19})\s*[xX×*]\s*)?(\d{1,19})$")
+_PART = re.compile(r"(?:(\d{1,19})\s*[xX×*]\s*)?(\d{1,19})$", re.ASCII)
 _SLOTS = re.compile(r"[ \t]+slots[ \t]*=[ \t]*")
-_PIECES = re.compile(r"(\d+)")
+_PIECES = re.compile(r"(\d+)", re.ASCII)
 
 
 class Cluster:
@@ -387,7 +387,7 @@ def string_order(hosts: Iterable[str]) -> list[str]:
 
 def _natural(host: str) -> list[tuple[int, int, str]]:
     parts = _PIECES.split(host)
-    return [(1, int(part[:40]), part) if part.isdigit() else (0, 0, part) for part in parts]
+    return [(1, int(part[:40]), part) if part.isascii() and part.isdigit() else (0, 0, part) for part in parts]
 
 
 def differing_places(first: Sequence[str], second: Sequence[str]) -> list[int]:

@@ -135,9 +135,8 @@ def settings_lines(found: list[dict[str, Any]]) -> list[str]:
     for one in found:
         a, b = (_told(one[name]) for name in ("first", "second"))
         if one["same"]:
-            lines.append(
-                f"{one['name']} is the same, but {one['first']['origin']} in A, {one['second']['origin']} in B"
-            )
+            origins = one["first"]["origin"], one["second"]["origin"]
+            lines.append(f"{one['name']} is the same, but {origins[0]} in A, {origins[1]} in B")
         else:
             lines.append(f"{one['name']} is {a} in A and {b} in B")
     return lines

@@ -80,8 +80,8 @@ def _fixes(numbers: Numbers, error: PipelineSplitError) -> list[Fix]:
     if error.offered_chunks and splits:
         fixes.append(Fix({"stage_layers": error.offered_chunks}))
     ends = _ends(layers, stages, virtual)
-    if ends and numbers.format.startswith(("megatron", "rankatlas")) and numbers.value("stage_layers") is None:
-        fixes.append(Fix({"first_stage_layers": ends[0], "last_stage_layers": ends[1]}))
+    if ends and splits and numbers.value("stage_layers") is None:
+        fixes.append(Fix(ends))
     if numbers.written("megatron") and not ends_given(numbers):
         for policy in _COUNTING[:2]:
             if (layers + policy.count("-and-") + 1) % (stages * virtual) == 0:
@@ -103,18 +103,19 @@ def ends_given(numbers: Numbers) -> bool:
     return any(numbers.value(f"{end}_stage_layers") for end in ("first", "last"))
 
 
-def _ends(layers: int, stages: int, virtual: int) -> tuple[int, int] | None:
+def _ends(layers: int, stages: int, virtual: int) -> dict[str, int]:
     """Layers for the first and the last stage, as even as they can be, the stages between sharing the rest evenly."""
-    if stages < 3:
-        return None
-    best = None
-    for middle in range(-(-layers // stages), layers // stages - 1, -1):
+    if stages == 2:
+        first = -(-layers // 2)
+        fits = all(size % virtual == 0 for size in (first, layers - first))
+        return {"first_stage_layers": first} if fits and first < layers else {}
+    for middle in (-(-layers // stages), layers // stages):
         rest = layers - middle * (stages - 2)
         first = -(-rest // 2)
         last = rest - first
         if last > 0 and middle > 0 and all(size % virtual == 0 for size in (first, middle, last)):
-            best = best or (first, last)
-    return best
+            return {"first_stage_layers": first, "last_stage_layers": last}
+    return {}
 
 
 def interleaving(numbers: Numbers) -> Iterator[Finding]:

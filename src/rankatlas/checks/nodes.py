@@ -47,8 +47,9 @@ def devices(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
         return
     facts = {"world": world, "slots": cluster.slots, "cluster": str(cluster), "more": abs(cluster.slots - world)}
     if world > cluster.slots:
-        facts["nodes"] = -(-world // (cluster.even or 1)) if cluster.even else 0
-        yield Finding("RA170", "error", facts, [Fix({"world": cluster.slots})])
+        enough = f"{-(-world // cluster.even)}x{cluster.even}" if cluster.even else None
+        fixes = [Fix({"nodes": enough}, [f"--nodes {enough}"])] if enough and not cluster.hosts else []
+        yield Finding("RA170", "error", facts, fixes)
     elif world < cluster.slots:
         yield Finding("RA171", "note", facts)
 

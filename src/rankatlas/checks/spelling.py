@@ -166,6 +166,8 @@ def lines(numbers: Numbers, changes: Mapping[str, Any]) -> list[str]:
         if line is None:
             return []
         found.append(line)
+        if family == "megatron" and name == "stage_layers" and numbers["virtual_stages"] > 1:
+            found.append("# in the place of --num-virtual-stages-per-pipeline-rank")
     return [*found, *world]
 
 
