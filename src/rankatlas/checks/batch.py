@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers, up_to_next
-from rankatlas.core.sizes import divisors
+from rankatlas.checks.numbers import Numbers, divisors_shown, up_to_next
 
 
 def product(numbers: Numbers) -> Iterator[Finding]:
@@ -66,7 +65,7 @@ def remainder(numbers: Numbers) -> Iterator[Finding]:
         "legal": _legal_data(batch, micro or 1, data),
     }
     fixes = [Fix({"global_batch": value}) for value in batches]
-    smaller = [] if micro is None or batch % data else [size for size in divisors(batch // data) if size < micro]
+    smaller = [] if micro is None or batch % data else [size for size in divisors_shown(batch // data) if size < micro]
     fixes += [Fix({"micro_batch": size}) for size in smaller[-1:]]
     yield Finding("RA151", "error", facts, fixes)
 
@@ -82,4 +81,4 @@ def _data(numbers: Numbers) -> str:
 
 def _legal_data(batch: int, micro: int, data: int) -> list[int]:
     """The data sizes that share the micro-batches out, up to the first that is not smaller."""
-    return up_to_next(divisors(batch // micro), data) if batch % micro == 0 else []
+    return up_to_next(divisors_shown(batch // micro), data) if batch % micro == 0 else []

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from math import gcd
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers
-from rankatlas.core.sizes import divisors
+from rankatlas.checks.numbers import Numbers, divisors_shown
 
 _INHERITED = ("inherit", "same as tp", "default")
 
@@ -32,7 +31,7 @@ def ranks(numbers: Numbers) -> Iterator[Finding]:
         return
     experts = numbers.get("experts")
     common = gcd(there // etp, experts) if experts and there % etp == 0 else there // gcd(there, etp)
-    legal = divisors(common)
+    legal = divisors_shown(common)
     yield Finding(
         "RA110",
         "error",
@@ -55,7 +54,9 @@ def count(numbers: Numbers) -> Iterator[Finding]:
     if experts is None or ep == 1 or experts % ep == 0:
         return
     there, _ = numbers.expert_ranks()
-    fitting = [size for size in divisors(experts) if there % (size * numbers["etp"]) == 0] or divisors(experts)
+    fitting = [size for size in divisors_shown(experts) if there % (size * numbers["etp"]) == 0] or divisors_shown(
+        experts
+    )
     yield Finding(
         "RA111",
         "error",
@@ -102,7 +103,7 @@ def features(numbers: Numbers) -> Iterator[Finding]:
     """RA114: the features inside an expert are no multiple of etp."""
     etp, ffn = numbers["etp"], numbers.get("expert_ffn")
     if ffn is not None and ffn % etp:
-        legal = [size for size in divisors(etp) if ffn % size == 0]
+        legal = [size for size in divisors_shown(etp) if ffn % size == 0]
         yield Finding(
             "RA114",
             "error",

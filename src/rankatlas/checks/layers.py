@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers
-from rankatlas.core.sizes import divisors
+from rankatlas.checks.numbers import Numbers, divisors_shown
 from rankatlas.errors import InputError, PipelineSplitError
 from rankatlas.pipeline import PipelineSplit, pipeline_split
 
@@ -67,7 +66,7 @@ def _finding(numbers: Numbers, error: PipelineSplitError) -> Finding:
         "kept": layers - layers % pieces,
         "dropped": layers % pieces,
         "offered": error.offered_split or [],
-        "legal": [size for size in divisors(layers) if layers % (size * virtual) == 0],
+        "legal": [size for size in divisors_shown(layers) if layers % (size * virtual) == 0],
         "detail": str(error).partition("\n")[0],
     }
     return Finding("RA131" if told else "RA130", "error", facts, _fixes(numbers, error))
@@ -88,12 +87,12 @@ def _fixes(numbers: Numbers, error: PipelineSplitError) -> list[Fix]:
                 fixes.append(Fix({"layer_split": policy}))
     told = ends_given(numbers) or numbers.value("stage_layers") is not None
     rest = numbers["dp"] * stages  # what the data axes and the pipeline have together
-    legal = [size for size in divisors(layers // virtual) if layers % (size * virtual) == 0 and rest % size == 0]
+    legal = [size for size in divisors_shown(layers // virtual) if layers % (size * virtual) == 0 and rest % size == 0]
     for size in [size for size in legal if size < stages][-1:] if not told else []:
         own = numbers.format in ("notation", "rankatlas")
         fixes.append(Fix({"pp": size, "dp": rest // size} if own else {"pp": size}))
     if virtual > 1 and layers % stages == 0:
-        fitting = [size for size in divisors(layers // stages) if size < virtual]
+        fitting = [size for size in divisors_shown(layers // stages) if size < virtual]
         fixes += [Fix({"virtual_stages": size}) for size in fitting[-1:]]
     return fixes
 

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh
+from rankatlas.core.sizes import divisors
 from rankatlas.derived import DATA_AXES, PIPELINE_AXES
 from rankatlas.job import Fact, Job
 
@@ -22,6 +23,8 @@ EXPERT_ROLES: Mapping[str, tuple[str, ...]] = {
     "etp": ("etp", "expert_tp", "tp", "mp"),
     "edp": ("edp", "expert_dp", "dp", "efsdp", "moe_sharding"),
 }
+_ENORMOUS = 1 << 32  # beyond it the search for divisors takes noticeably long
+_MOST_SIZE = 1 << 12
 DENSE_CHARTS = ("dense", "train", "actor")
 EXPERT_CHARTS = ("expert", "sparse", "experts", "moe")
 
@@ -201,6 +204,17 @@ def expert_mesh(layout: Mesh | Atlas) -> Mesh | None:
 
 def _size(fact: Fact | None) -> int:
     return fact.value if fact is not None and isinstance(fact.value, int) else 1
+
+
+def divisors_shown(number: int) -> list[int]:
+    """The divisors of a number, ascending; of an enormous one only those that a size may have.
+
+    >>> divisors_shown(12), divisors_shown(2**100)[-1]
+    ([1, 2, 3, 4, 6, 12], 4096)
+    """
+    if number < _ENORMOUS:
+        return divisors(number)
+    return [size for size in range(1, _MOST_SIZE + 1) if number % size == 0]
 
 
 def up_to_next(legal: Iterable[int], wanted: int) -> list[int]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers, up_to_next
-from rankatlas.core.sizes import divisors
+from rankatlas.checks.numbers import Numbers, divisors_shown, up_to_next
 
 
 def rollout(numbers: Numbers) -> Iterator[Finding]:
@@ -21,7 +20,7 @@ def rollout(numbers: Numbers) -> Iterator[Finding]:
     world = numbers.get("rollout_world") or numbers.get("world")
     if size is None or world is None or world % (size * numbers["rollout_pp"]) == 0:
         return
-    legal = up_to_next(divisors(world), size)
+    legal = up_to_next(divisors_shown(world), size)
     origin = numbers.origin("rollout_tp")
     facts = {
         "rollout_tp": size,
@@ -59,6 +58,6 @@ def mini_batches(numbers: Numbers) -> Iterator[Finding]:
     prompts, mini = numbers.get("prompts"), numbers.get("mini_batch")
     if prompts is None or mini is None or prompts % mini == 0:
         return
-    legal = up_to_next(divisors(prompts), mini)
+    legal = up_to_next(divisors_shown(prompts), mini)
     facts = {"prompts": prompts, "mini_batch": mini, "remainder": prompts % mini, "legal": legal}
     yield Finding("RA162", "error", facts, [Fix({"mini_batch": value}) for value in legal[-2:] if value != mini])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers
-from rankatlas.core.sizes import divisors
+from rankatlas.checks.numbers import Numbers, divisors_shown
 
 _BALANCED = ("megatron", "torchtitan", "nemo", "paddle")  # each context rank takes a chunk and its mirror image
 
@@ -50,7 +49,7 @@ def _cut(code: str, numbers: Numbers, axis: str, length: int, chunks: int, split
     below = length // chunks * chunks
     legal = [value for value in (below, below + chunks) if value > 0]
     times = chunks // numbers[axis]
-    sizes = [size for size in divisors(numbers[axis]) if length % (times * size) == 0 and size < numbers[axis]]
+    sizes = [size for size in divisors_shown(numbers[axis]) if length % (times * size) == 0 and size < numbers[axis]]
     facts = {
         "length": length,
         "size": numbers.label(axis),
@@ -67,7 +66,7 @@ def _cut(code: str, numbers: Numbers, axis: str, length: int, chunks: int, split
 def _heads(code: str, severity: str, numbers: Numbers, heads: int) -> Finding:
     sep, tp = numbers["sep"], numbers["tp"]
     each = heads // tp
-    legal = [size for size in divisors(each) if size <= 2 * sep]
+    legal = [size for size in divisors_shown(each) if size <= 2 * sep]
     below = [size for size in legal if size < sep and sep % size == 0]
     facts = {"heads": heads, "each": each, "tp": tp, "size": numbers.label("sep"), "legal": legal}
     fixes = [Fix(_smaller(numbers, "sep", size)) for size in below[-1:]] if severity == "error" else []

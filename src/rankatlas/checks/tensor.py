@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers
+from rankatlas.checks.numbers import Numbers, divisors_shown
 from rankatlas.checks.world import legal_sizes
-from rankatlas.core.sizes import divisors
 
 # What is cut along the tensor axis: code → the number that must divide.
 CUT = {"RA120": "heads", "RA122": "hidden", "RA123": "ffn"}
@@ -69,7 +68,7 @@ def padded_vocabulary(numbers: Numbers) -> tuple[int, int] | None:
 
 def _facts(numbers: Numbers, name: str, total: int) -> dict[str, object]:
     tp = numbers["tp"]
-    legal = [size for size in divisors(total) if size <= 2 * tp]
+    legal = [size for size in divisors_shown(total) if size <= 2 * tp]
     return {
         "name": name,
         "total": total,

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers
-from rankatlas.core.sizes import divisors
+from rankatlas.checks.numbers import Numbers, divisors_shown
 from rankatlas.errors import WorldSizeError
 
 _MOST_FIXES = 4
@@ -113,5 +112,5 @@ def legal_sizes(size: int, wanted: int) -> list[int]:
     >>> legal_sizes(28, 8)
     [4, 2, 1]
     """
-    found = [value for value in divisors(wanted) if size % value == 0]
+    found = [value for value in divisors_shown(wanted) if size % value == 0]
     return found[::-1]
