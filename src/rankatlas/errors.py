@@ -195,6 +195,19 @@ class SequenceError(InputError):
     legal_cp: list[int]
 
 
+class DegreeError(InputError):
+    """A size that must divide a number of ranks and does not.
+
+    `name` and `size` are its own, `ranks` what it must divide, `remainder` what is left, `legal` the sizes that would do.
+    """
+
+    name: str
+    size: int
+    ranks: int
+    remainder: int
+    legal: list[int]
+
+
 class RankError(InputError, IndexError):
     """A rank outside the mesh.  `rank`, `first_rank` and `world_size` say by how much."""
 

@@ -20,7 +20,7 @@ class Fact:
 
     def __init__(self, name: str, value: object, origin: str) -> None:
         self.name = name
-        self.value = value
+        self.value: Any = value
         self.origin = origin
 
     def __repr__(self) -> str:
