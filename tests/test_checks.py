@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from rankatlas import Atlas, Mesh
-from rankatlas.checks import Finding, Fix, Numbers, check_job, check_numbers, check_world, worst
+from rankatlas.checks import Finding, Fix, Numbers, check_job, check_numbers, check_refusal, worst
 from rankatlas.checks.run import _all_of
 from rankatlas.cluster import Cluster
 from rankatlas.core import parse_layout
@@ -192,7 +192,7 @@ def test_sizes_that_are_not_the_world_get_sizes_that_are(pairs, leave_open, worl
         return
     near = problem.nearest_worlds[-1]
     numbers = Numbers.of(Job(parse_layout(text, near), format="notation", source=text))
-    finding = check_world(problem, numbers)
+    finding = check_refusal(problem, numbers)
     assert finding.code == ("RA102" if leave_open else "RA101")
     assert finding.numbers["remainder"] == world % prod(number for _, number in pairs)
     assert str(world) in finding.message

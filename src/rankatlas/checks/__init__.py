@@ -12,4 +12,4 @@ from rankatlas.checks.finding import worst as worst
 from rankatlas.checks.numbers import Numbers as Numbers
 from rankatlas.checks.run import check_job as check_job
 from rankatlas.checks.run import check_numbers as check_numbers
-from rankatlas.checks.run import check_world as check_world
+from rankatlas.checks.run import check_refusal as check_refusal

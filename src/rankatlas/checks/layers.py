@@ -22,7 +22,8 @@ def split_of(numbers: Numbers) -> PipelineSplit | None:
     Raises PipelineSplitError.
     """
     layers, stages = numbers.get("layers"), numbers["pp"]
-    if layers is None or stages == 1 or stages > _MOST_STAGES:
+    unread = any(note.startswith("pipeline_model_parallel_layout") for note in numbers.notes)
+    if layers is None or stages == 1 or stages > _MOST_STAGES or unread:
         return None
     virtual = numbers.get("virtual_stages") or 1
     explicit = numbers.value("stage_layers")

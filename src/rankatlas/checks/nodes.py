@@ -42,7 +42,7 @@ def crossings(numbers: Numbers, cluster: Cluster) -> list[tuple[str, str, Crossi
 
 def devices(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
     """RA170: fewer devices than ranks; RA171: devices that stay idle."""
-    world = numbers.get("world")
+    world = numbers.get("world") if numbers.layout is None else _last(numbers.layout) + 1
     if world is None:
         return
     facts = {"world": world, "slots": cluster.slots, "cluster": str(cluster), "more": abs(cluster.slots - world)}

@@ -20,13 +20,24 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 }
 EXPERT_ROLES: Mapping[str, tuple[str, ...]] = {
     "ep": ("ep", "expert"),
-    "etp": ("etp", "expert_tp", "tp", "mp"),
-    "edp": ("edp", "expert_dp", "dp", "efsdp", "moe_sharding"),
+    "etp": ("etp", "expert_tp", "tp", "mp", "model"),
+    "edp": ("edp", "expert_dp", "expert_data", "efsdp", "moe_sharding", "dp"),
 }
+_DERIVED = ("data size", "batch mesh")  # origins of batches that a reader computed
 _ENORMOUS = 1 << 32  # beyond it the search for divisors takes noticeably long
 _MOST_SIZE = 1 << 12
-DENSE_CHARTS = ("dense", "train", "actor")
-EXPERT_CHARTS = ("expert", "sparse", "experts", "moe")
+# Where the data of training is split: verl's Ulysses has a chart for that.
+DENSE_CHARTS = ("ulysses", "dense", "train_dense", "train", "actor")
+EXPERT_CHARTS = ("expert", "train_expert", "sparse", "train_sparse", "experts", "moe")
+_SPLIT_DATA = (*DATA_AXES, "gtp_remat")  # Megatron's weight shards read data of their own
+_OF_STEPS = (
+    "prompts",
+    "responses",
+    "mini_batch",
+    "rollout_tp",
+    "rollout_pp",
+    "rollout_dp",
+)  # of reinforcement learning
 
 
 class Numbers:
@@ -69,15 +80,15 @@ class Numbers:
     def of(cls, job: Job, extra: Iterable[Fact] = ()) -> Numbers:
         """The numbers of a job; `extra` are settings that the job lacks, such as those of a model's configuration."""
         mesh, expert = dense_mesh(job.layout), expert_mesh(job.layout)
-        origins = {fact.name: fact.origin for fact in job.facts}
-        facts = [Fact("world", job.layout.world_size, "the layout")]
+        origins = {fact.name.removeprefix("train."): fact.origin for fact in job.facts}
+        facts = [Fact("world", mesh.world_size, "the layout")]
         axes: dict[str, tuple[str, ...]] = {}
         for role, names in ROLES.items():
             axes[role] = tuple(axis for axis in mesh.axes if axis in names)
             if axes[role]:
                 size = prod(mesh.size(axis) for axis in axes[role])
                 facts.append(Fact(role, size, origins.get(axes[role][0], "the layout")))
-        axes["dp"] = tuple(axis for axis in mesh.axes if axis in DATA_AXES)
+        axes["dp"] = tuple(axis for axis in mesh.axes if axis in _SPLIT_DATA)
         facts.append(Fact("dp", prod(mesh.size(axis) for axis in axes["dp"]), "the layout"))
         chart = expert or mesh
         for role, names in EXPERT_ROLES.items():
@@ -90,7 +101,9 @@ class Numbers:
                 origin = next((origins[name] for name in places if name in origins), "the layout")
                 facts.append(Fact(role, chart.size(axis), origin))
         known = {fact.name for fact in facts}
-        facts += [fact for fact in job.facts if fact.name not in known and fact.name.startswith("rollout")]
+        facts += [fact for fact in job.facts if fact.name not in known and fact.name in _OF_STEPS]
+        if isinstance(job.layout, Atlas) and "rollout" in job.layout.charts:
+            facts.append(Fact("rollout_world", job.layout.charts["rollout"].world_size, "the layout"))
         facts += job.settings.values()
         there = {fact.name for fact in facts}
         facts += [fact for fact in extra if fact.name not in there]
@@ -105,6 +118,14 @@ class Numbers:
             notes=job.notes,
             origins=origins,
         )
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are from 0 to the last of the layout."""
+        charts = (
+            [self.layout] if isinstance(self.layout, Mesh) else list(self.layout.charts.values()) if self.layout else []
+        )
+        return max([mesh.first_rank + mesh.world_size for mesh in charts], default=self["world"])
 
     def __getitem__(self, name: str) -> int:
         """The number of this name, 1 where an axis is not there."""
@@ -175,6 +196,9 @@ class Numbers:
         if "ep" in facts and "edp" in facts and "edp" not in changes:
             stage = _size(facts.get("world")) // _size(facts.get("pp"))
             facts["edp"] = Fact("edp", max(1, stage // (_size(facts["ep"]) * _size(facts.get("etp")))), "inferred")
+        for name in ("accumulation", "global_batch"):
+            if name not in changes and any(words in self.origin(name) for words in _DERIVED):
+                facts.pop(name)  # it follows from what changes
         if "stage_layers" in changes:
             for name in ("first_stage_layers", "last_stage_layers", "layer_split"):
                 facts.pop(name, None)

@@ -9,7 +9,7 @@ from rankatlas.checks.finding import SEVERITIES, Finding, Fix
 from rankatlas.checks.numbers import Numbers
 from rankatlas.checks.spelling import lines
 from rankatlas.cluster import Cluster
-from rankatlas.errors import WorldSizeError
+from rankatlas.errors import DegreeError, WorldSizeError
 from rankatlas.job import Fact, Job
 
 # Of the numbers alone; a change is proven by running these again.
@@ -73,9 +73,9 @@ def check_numbers(numbers: Numbers, cluster: Cluster | None = None) -> list[Find
     return sorted(found, key=lambda finding: (-SEVERITIES.index(finding.severity), finding.code))
 
 
-def check_world(error: WorldSizeError, numbers: Numbers | None = None) -> Finding:
+def check_refusal(error: WorldSizeError | DegreeError, numbers: Numbers | None = None) -> Finding:
     """The finding for sizes a reader refused, its changes spelled as the source would.  Cost: O(axes)."""
-    finding = world.product(error)
+    finding = world.product(error) if isinstance(error, WorldSizeError) else world.degree(error)
     return finding if numbers is None else _spelled(finding, numbers)
 
 

@@ -154,6 +154,8 @@ def lines(numbers: Numbers, changes: Mapping[str, Any]) -> list[str]:
     >>> lines(numbers, {"tp": 4, "stage_layers": [8, 8, 7, 7]})
     ['--tensor-model-parallel-size 4', '--pipeline-model-parallel-layout "Et*8|t*8|t*7|t*7L"']
     """
+    if "+" in numbers.format:
+        return []  # one framework inside another: which file says it is not known here
     family = numbers.format.partition("-")[0]
     world = [_world(numbers, changes["world"])] if "world" in changes else []
     rest = {name: value for name, value in changes.items() if name != "world"}

@@ -94,5 +94,5 @@ def _fixes(numbers: Numbers, total: int) -> list[Fix]:
 def _spells_data(numbers: Numbers) -> bool:
     """Whether the source says the data size itself, so that it must change along."""
     return numbers.format in ("notation", "rankatlas", "record") or any(
-        numbers.origin(axis).startswith("given") for axis in ("dp", *numbers.axes.get("dp", ()))
+        numbers.told(axis).startswith("given") for axis in numbers.axes.get("dp", ())
     )

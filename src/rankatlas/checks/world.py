@@ -7,9 +7,10 @@ from math import prod
 
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
-from rankatlas.errors import WorldSizeError
+from rankatlas.errors import DegreeError, WorldSizeError
 
 _MOST_FIXES = 4
+_SAID_ELSEWHERE = ("seeds and groups follow", "etp=")  # by RA181 and RA112
 _UNREAD = ("not understood", "left out", "ignored", "no effect")
 
 
@@ -43,6 +44,21 @@ def product(error: WorldSizeError) -> Finding:
     fixes = [Fix(fix) for fix in error.fixes[:_MOST_FIXES]]
     fixes += [Fix({"world": near}) for near in error.nearest_worlds[:2]]
     return Finding("RA102" if open_size else "RA101", "error", numbers, fixes)
+
+
+def degree(error: DegreeError) -> Finding:
+    """RA107: a size that a reader found not to divide its ranks, where no other code is about it."""
+    legal = list(error.legal)
+    numbers = {
+        "name": error.name,
+        "size": error.size,
+        "ranks": error.ranks,
+        "remainder": error.remainder,
+        "legal": legal,
+        "detail": str(error).partition("\n")[0],
+    }
+    below = [value for value in legal if value < error.size]
+    return Finding("RA107", "error", numbers, [Fix({error.name: value}) for value in below[-1:]])
 
 
 def product_of(numbers: Numbers) -> Iterator[Finding]:
@@ -84,8 +100,8 @@ def defaults(numbers: Numbers) -> Iterator[Finding]:
 def unread(numbers: Numbers) -> Iterator[Finding]:
     """RA104 for what a reader left out, RA105 for what it wants known."""
     for note in numbers.notes:
-        if note.startswith("seeds and groups follow"):
-            continue  # RA181 says it
+        if note.startswith(_SAID_ELSEWHERE):
+            continue
         lost = any(words in note for words in _UNREAD)
         yield Finding("RA104" if lost else "RA105", "warning" if lost else "note", {"note": note})
 

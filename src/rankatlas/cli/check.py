@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from rankatlas.cli.common import cluster_given, cluster_options, print_json, read, source_options
 from rankatlas.cli.streams import say
-from rankatlas.errors import RankatlasError, WorldSizeError
-from rankatlas.job import Fact, Job
+from rankatlas.errors import DegreeError, WorldSizeError
+from rankatlas.job import Fact
 
 _LEVELS = ("error", "warning", "note", "never")
-# What a look at another world than the one asked for can still say: it depends on no data size.
-_OF_ANY_WORLD = ("RA103", "RA104", "RA105", "RA106", "RA12", "RA130", "RA131", "RA14", "RA18")
 
 
 @click.command(
@@ -54,16 +50,17 @@ def command(
         ctx.exit(0)
     from rankatlas.checks import SEVERITIES, check_numbers
     from rankatlas.checks.numbers import Numbers
+    from rankatlas.cli.refused import refused
     from rankatlas.views.report import report, report_lines
 
     extra = _model(model)
     try:
         job = read(words, format, world_size)
-    except WorldSizeError as error:
-        facts = _refused(error, words, format, extra, lang)
+    except (WorldSizeError, DegreeError) as error:
+        facts = refused(error, words, format, world_size, extra, lang)
     else:
         numbers = Numbers.of(job, extra)
-        cluster = cluster_given(nodes, hosts, job.layout.world_size)
+        cluster = cluster_given(nodes, hosts, numbers.ranks)
         facts = report(numbers, check_numbers(numbers, cluster), cluster, lang)
     found = [finding["severity"] for finding in facts["findings"]]
     failing = [] if fail_on == "never" else SEVERITIES[SEVERITIES.index(fail_on) :]
@@ -81,40 +78,6 @@ def _model(source: str | None) -> list[Fact]:
     from rankatlas.dialects.huggingface import read_model
 
     return read_model(source)
-
-
-def _refused(
-    error: WorldSizeError, words: tuple[str, ...], format: str | None, extra: list[Fact], lang: str
-) -> dict[str, Any]:
-    """The page about sizes that make no layout: what can be said without one, and the sizes that would."""
-    from rankatlas.checks import check_numbers, check_world
-    from rankatlas.checks.numbers import Numbers
-    from rankatlas.views.report import report
-
-    job = _at_another_world(error, words, format)
-    if job is None:
-        numbers = Numbers([], format=format or "notation", source=" ".join(words))
-        return report(numbers, [check_world(error)], None, lang)
-    numbers = Numbers.of(job, extra)
-    others = [finding for finding in check_numbers(numbers) if finding.code.startswith(_OF_ANY_WORLD)]
-    facts = report(numbers, [check_world(error, numbers), *others], None, lang)
-    return {**facts, "notation": None, "world_size": error.world_size, "order": {}, "understood": _sizes(error, facts)}
-
-
-def _at_another_world(error: WorldSizeError, words: tuple[str, ...], format: str | None) -> Job | None:
-    """The job at a world its sizes do fit, to know its format, its settings and its order."""
-    for world in error.nearest_worlds:
-        try:
-            return read(words, format, world)
-        except RankatlasError:
-            continue
-    return None
-
-
-def _sizes(error: WorldSizeError, facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """What was understood, without the sizes that only the other world has."""
-    given = dict(error.factors)
-    return [row for row in facts["understood"] if given.get(row["name"], row["value"]) == row["value"]]
 
 
 def _explain(code: str, lang: str, as_json: bool) -> None:

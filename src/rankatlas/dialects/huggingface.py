@@ -76,7 +76,7 @@ def _implied(found: dict[str, Fact], flat: Mapping[str, Any], source: str) -> No
     if "multi_query_group_num" in flat and flat.get("multi_query_attention") is not True:
         found.pop("kv_heads", None)  # of ChatGLM, where it is off
     if "ffn" not in found and "n_embd" in flat and "hidden" in found:
-        found["ffn"] = Fact("ffn", 4 * found["hidden"].value, "4 × n_embd, as GPT-2 has it")  # type: ignore[operator]
+        found["ffn"] = Fact("ffn", 4 * found["hidden"].value, "4 × n_embd, as GPT-2 has it")
     if "experts" in found and found["experts"].value in (0, 1):
         del found["experts"]
     if family in _ONLY_EXPERTS and "ffn" in found and "experts" in found:

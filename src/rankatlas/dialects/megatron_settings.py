@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from rankatlas.dialects.given import Given
+from rankatlas.dialects.megatron_pipeline import shared_out
 from rankatlas.dialects.picking import numbers
 from rankatlas.errors import shown
 from rankatlas.job import Fact
@@ -39,6 +40,7 @@ def settings_of(given: Given, sizes: Mapping[str, Fact], default: str) -> tuple[
     _fill_heads(given, found, default)
     _fill_batch(found, sizes, default)
     _fill_stages(given, found, sizes)
+    found |= shared_out(given, sizes["pp"].value)
     if "vocab_multiple" not in found and "vocab" in found:
         found["vocab_multiple"] = Fact("vocab_multiple", 128, default)
     if sizes["cp"].value > 1:
@@ -46,7 +48,7 @@ def settings_of(given: Given, sizes: Mapping[str, Fact], default: str) -> tuple[
     for fact in (_zero(given), _fsdp(given), _recompute(given), _precision(given)):
         if fact is not None:
             found[fact.name] = fact
-    return list(found.values()), notes + _layout_note(given)
+    return list(found.values()), notes + ([] if "stage_layers" in found else _layout_note(given))
 
 
 def _fill_heads(given: Given, found: dict[str, Fact], default: str) -> None:

@@ -56,7 +56,7 @@ def _understood(numbers: Numbers, charts: dict[str, Mesh]) -> list[dict[str, Any
             name = f"{chart}.{axis}" if chart else axis
             origin = numbers.told(name, axis, roles.get(axis, axis))
             rows.append({"name": name, "value": size, "origin": origin})
-    layout = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "edp")
+    layout = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "edp", "rollout_world")
     shown = [fact for name, fact in numbers.facts.items() if name not in layout]
     return rows + [{"name": fact.name, "value": fact.value, "origin": fact.origin} for fact in shown]
 
