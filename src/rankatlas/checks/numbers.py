@@ -30,6 +30,15 @@ _MOST_SIZE = 1 << 12
 DENSE_CHARTS = ("ulysses", "dense", "train_dense", "train", "actor")
 EXPERT_CHARTS = ("expert", "train_expert", "sparse", "train_sparse", "experts", "moe")
 _SPLIT_DATA = (*DATA_AXES, "gtp_remat")  # Megatron's weight shards read data of their own
+# Of reinforcement learning.
+_OF_STEPS = ("prompts", "responses", "mini_batch", "rollout_tp", "rollout_pp", "rollout_dp")
+_DERIVED = ("data size", "batch mesh")  # origins of batches that a reader computed
+_ENORMOUS = 1 << 32  # beyond it the search for divisors takes noticeably long
+_MOST_SIZE = 1 << 12
+# Where the data of training is split: verl's Ulysses has a chart for that.
+DENSE_CHARTS = ("ulysses", "dense", "train_dense", "train", "actor")
+EXPERT_CHARTS = ("expert", "train_expert", "sparse", "train_sparse", "experts", "moe")
+_SPLIT_DATA = (*DATA_AXES, "gtp_remat")  # Megatron's weight shards read data of their own
 _OF_STEPS = (
     "prompts",
     "responses",
@@ -122,9 +131,8 @@ class Numbers:
     @property
     def ranks(self) -> int:
         """How many ranks there are from 0 to the last of the layout."""
-        charts = (
-            [self.layout] if isinstance(self.layout, Mesh) else list(self.layout.charts.values()) if self.layout else []
-        )
+        layout = self.layout
+        charts = [] if layout is None else [layout] if isinstance(layout, Mesh) else list(layout.charts.values())
         return max([mesh.first_rank + mesh.world_size for mesh in charts], default=self["world"])
 
     def __getitem__(self, name: str) -> int:

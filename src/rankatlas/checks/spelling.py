@@ -173,6 +173,15 @@ def lines(numbers: Numbers, changes: Mapping[str, Any]) -> list[str]:
     return [*found, *world]
 
 
+def says_data(numbers: Numbers) -> bool:
+    """Whether the source says the data size itself, so that it must change along with the other axes."""
+    family = numbers.format.partition("-")[0]
+    if family not in KEYS:
+        return True
+    axes = [axis for axis in numbers.axes.get("dp", ()) if axis in KEYS[family]]
+    return any(numbers.told(axis).startswith("given") for axis in axes)
+
+
 def _line(numbers: Numbers, family: str, name: str, value: Any) -> str | None:
     if family == "megatron" and name == "stage_layers":
         return _stage_layout(value)
@@ -180,6 +189,11 @@ def _line(numbers: Numbers, family: str, name: str, value: Any) -> str | None:
         flags = {"embedding": ["embedding"], "loss": ["loss"], "embedding-and-loss": ["embedding", "loss"]}
         parts = [f"--account-for-{end}-in-pipeline-split" for end in flags.get(str(value), [])]
         return " ".join(parts) or None
+    if family == "verl" and name == "global_batch":  # which verl counts in prompts
+        responses = numbers["responses"]
+        if value % responses:
+            return None
+        value //= responses
     key = _key(numbers, family, name)
     return None if key is None else _written(numbers, family, key, value)
 

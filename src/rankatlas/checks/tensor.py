@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
+from rankatlas.checks.spelling import says_data
 from rankatlas.checks.world import legal_sizes
 
 # What is cut along the tensor axis: code → the number that must divide.
@@ -85,14 +86,7 @@ def _fixes(numbers: Numbers, total: int) -> list[Fix]:
     found = []
     for size in [size for size in legal_sizes(total, tp) if size < tp][:2]:
         changes = {"tp": size}
-        if _spells_data(numbers):
+        if says_data(numbers):
             changes["dp"] = numbers["dp"] * (tp // size)
         found.append(Fix(changes))
     return found
-
-
-def _spells_data(numbers: Numbers) -> bool:
-    """Whether the source says the data size itself, so that it must change along."""
-    return numbers.format in ("notation", "rankatlas", "record") or any(
-        numbers.told(axis).startswith("given") for axis in numbers.axes.get("dp", ())
-    )

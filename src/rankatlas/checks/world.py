@@ -88,7 +88,8 @@ def defaults(numbers: Numbers) -> Iterator[Finding]:
     """RA103: a size above 1 that nobody gave."""
     for name in ("pp", "tp", "cp", "sep", "ep", "rollout_tp"):
         origin = numbers.origin(name)
-        if numbers[name] > 1 and origin.startswith("default"):
+        fits = name != "rollout_tp" or (numbers.get("rollout_world") or numbers["world"]) % numbers[name] == 0
+        if numbers[name] > 1 and origin.startswith("default") and fits:  # RA160 says it where it does not
             yield Finding(
                 "RA103",
                 "note",
