@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from rankatlas.checks import batch, communicators, experts, layers, nodes, order, roles, sequences, tensor, world
 from rankatlas.checks.finding import SEVERITIES, Finding, Fix
 from rankatlas.checks.numbers import Numbers
-from rankatlas.checks.spelling import lines
+from rankatlas.checks.spelling import KEYS, lines
 from rankatlas.cluster import Cluster
 from rankatlas.errors import DegreeError, WorldSizeError
 from rankatlas.job import Fact, Job
@@ -76,7 +76,13 @@ def check_numbers(numbers: Numbers, cluster: Cluster | None = None) -> list[Find
 def check_refusal(error: WorldSizeError | DegreeError, numbers: Numbers | None = None) -> Finding:
     """The finding for sizes a reader refused, its changes spelled as the source would.  Cost: O(axes)."""
     finding = world.product(error) if isinstance(error, WorldSizeError) else world.degree(error)
-    return finding if numbers is None else _spelled(finding, numbers)
+    if numbers is None:
+        return finding
+    if numbers.format.partition("-")[0] in KEYS:  # the open size follows by itself where the source is read again
+        open_axis = finding.numbers.get("axis")
+        fixes = [Fix({name: size for name, size in fix.changes.items() if name != open_axis}) for fix in finding.fixes]
+        finding = finding.with_fixes(fixes)
+    return _spelled(finding, numbers)
 
 
 def _all_of(numbers: Numbers) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rankatlas.checks.numbers import Numbers
+from rankatlas.checks.numbers import ROLES, Numbers
 from rankatlas.core import Atlas, Mesh
 
 _MEGATRON = MappingProxyType(
@@ -204,7 +204,8 @@ def _key(numbers: Numbers, family: str, name: str) -> str | None:
         # The data axis that is there and can be set; of several the one that is inner.
         names = [axis for axis in reversed(numbers.axes.get("dp", ())) if axis in keys]
         name = names[0] if names else name
-    return keys.get(name)
+    role = next((role for role, axes in ROLES.items() if name in axes), name)
+    return keys.get(name) or keys.get(role)
 
 
 def _written(numbers: Numbers, family: str, key: str, value: Any) -> str:
@@ -241,7 +242,7 @@ def _stage_layout(sizes: list[int]) -> str:
 
 def _world(numbers: Numbers, world: int) -> str:
     family = numbers.format.partition("-")[0]
-    each = next((size for size in (8, 4, 2) if world % size == 0), 1)
+    each = next(size for size in range(8, 0, -1) if world % size == 0)
     if family.startswith("paddle"):
         return f"python -m paddle.distributed.launch --nnodes {world // each} --nproc_per_node {each}"
     if family in KEYS:

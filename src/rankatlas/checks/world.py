@@ -30,7 +30,7 @@ def product(error: WorldSizeError) -> Finding:
     world = error.world_size or 0
     fixed = [axis for axis, _ in factors]
     unset = next((axis for fix in error.fixes for axis in fix if axis not in fixed), None)
-    told = " × ".join(f"{axis}={size}" for axis, size in factors)
+    told = " × ".join(f"{axis}={size}" for axis, size in factors if size > 1)
     numbers = {
         "factors": told or "1",
         "product": total,

@@ -14,6 +14,7 @@ from rankatlas.views.report import report
 
 # What a look at another world than the one asked for can still say: it depends on no data size.
 _OF_ANY_WORLD = ("RA103", "RA104", "RA105", "RA106", "RA12", "RA130", "RA131", "RA14", "RA18")
+_OF_THE_HELP = "the source is of "
 _LAID_OVER = ("ep", "rollout_tp")  # sizes over ranks that the layout has without them
 
 
@@ -41,8 +42,8 @@ def refused(
     facts = report(numbers, [check_refusal(error, numbers), *others], None, lang)
     world = error.world_size if isinstance(error, WorldSizeError) else world_size
     known = [row for row in facts["understood"] if sizes.get(row["name"], row["value"]) == row["value"]]
-    known = [row for row in known if not str(row["origin"]).startswith("inferred")]
-    return {**facts, "notation": None, "world_size": world, "order": {}, "understood": known}
+    known = [row for row in known if not str(row["origin"]).startswith("inferred from world")]
+    return _without_layout(facts, known, world)
 
 
 def _laid_over(
@@ -56,7 +57,30 @@ def _laid_over(
     findings = check_numbers(numbers)
     if not any(finding.code in ("RA110", "RA111", "RA160") for finding in findings):
         findings.insert(0, check_refusal(error, numbers))
-    return report(numbers, findings, None, lang)
+    facts = report(numbers, findings, None, lang)
+    rows = []
+    for row in facts["understood"]:
+        axis = row["name"].rpartition(".")[2]
+        if axis in sizes and axis in ("ep", "etp", "rollout_tp"):
+            rows.append({**row, "value": sizes[axis], "origin": _origin(error, axis)})
+        elif axis not in ("edp", "efsdp", "expert_data", "moe_sharding") and not row["name"].startswith("rollout."):
+            rows.append(row)
+    return _without_layout(facts, rows, numbers["world"])
+
+
+def _without_layout(facts: dict[str, Any], rows: list[dict[str, Any]], world: int | None) -> dict[str, Any]:
+    """The page without what belongs to the layout that was only a help, such as a note on its world."""
+    notes = [note for note in facts["notes"] if not note.startswith(_OF_THE_HELP)]
+    findings = [one for one in facts["findings"] if not str(one["numbers"].get("note", "")).startswith(_OF_THE_HELP)]
+    return {
+        **facts,
+        "notation": None,
+        "world_size": world,
+        "order": {},
+        "understood": rows,
+        "notes": notes,
+        "findings": findings,
+    }
 
 
 def _origin(error: RankatlasError, name: str) -> str:
