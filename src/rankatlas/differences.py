@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh, Ranks
@@ -115,7 +116,8 @@ def compare_settings(first: Job, second: Job) -> list[dict[str, Any]]:
     []
     """
     found = []
-    mine, theirs = _said(first), _said(second)
+    defaults = dict.fromkeys(fact.name for job in (first, second) for fact in job.facts if _is_default(fact))
+    mine, theirs = _said(first, defaults), _said(second, defaults)
     for name in {**mine, **theirs}:
         a, b = mine.get(name), theirs.get(name)
         same = a is not None and b is not None and a.value == b.value
@@ -142,12 +144,12 @@ def settings_lines(found: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _said(job: Job) -> dict[str, Fact]:
-    """The data size, the settings, and what a job says of axes that have a default."""
+def _said(job: Job, defaults: Mapping[str, None]) -> dict[str, Fact]:
+    """The data size, the settings, and what a job says of axes that are a default in one of the two."""
     mesh = job.layout if isinstance(job.layout, Mesh) else None
     if isinstance(job.layout, Atlas):
         mesh = next((job.layout.charts[name] for name in ("dense", "train") if name in job.layout.charts), None)
-    facts = [fact for fact in job.facts if _is_default(fact)]
+    facts = [fact for fact in job.facts if fact.name in defaults]
     if mesh is not None and job.settings:
         size = 1
         for axis in data_axes(mesh):

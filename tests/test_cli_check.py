@@ -1,0 +1,256 @@
+"""`rankatlas check` in-process: its page, its exit codes, and hosts in `where`, `show` and `diff`."""
+
+import json
+
+import pytest
+
+from rankatlas.checks import codes
+
+MODEL = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_attention_heads": 36,
+    "num_hidden_layers": 30,
+    "num_key_value_heads": 12,
+}
+ARGUMENTS = """\
+------------------------ arguments ------------------------
+  expert_model_parallel_size ...................... {ep}
+  global_batch_size ............................... {batch}
+  micro_batch_size ................................ 1
+  num_attention_heads ............................. 16
+  num_experts ..................................... 8
+  num_layers ...................................... 12
+  pipeline_model_parallel_size .................... 1
+  seq_length ...................................... 4096
+  tensor_model_parallel_size ...................... {tp}
+  world_size ...................................... 8
+-------------------- end of arguments ---------------------
+"""
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(MODEL))
+    return str(path)
+
+
+@pytest.fixture
+def log(tmp_path):
+    def written(name="slurm.out", ep=1, batch=8, tp=2):
+        path = tmp_path / name
+        path.write_text("starting\n" + ARGUMENTS.format(ep=ep, batch=batch, tp=tp) + "\ntraining ...\n")
+        return str(path)
+
+    return written
+
+
+def found(answer):
+    return [finding["code"] for finding in answer.json["findings"]]
+
+
+class TestPage:
+    def test_a_clean_layout(self, run):
+        answer = run("check", "pp=4 dp=? tp=8", "-n", "64")
+        assert answer.code == 0
+        assert "outer → inner: pp, dp, tp" in answer.out
+        assert "dp    2      inferred from world size 64" in answer.out
+        assert answer.out.endswith("no findings\n")
+
+    def test_the_numbers_of_a_model(self, run, model):
+        answer = run("check", "pp=4 dp=? tp=8", "-n", "64", "--model", model)
+        assert answer.code == 1
+        assert "num_attention_heads of" in answer.out
+        for code in ("RA120", "RA121", "RA130"):
+            assert f"error {code}: " in answer.out
+        assert "fix: pp=4 dp=4 tp=4" in answer.out
+        assert "3 error(s), 0 warning(s), 0 note(s)" in answer.out
+
+    def test_json_says_the_same(self, run, model):
+        answer = run("check", "pp=4 dp=? tp=8", "-n", "64", "--model", model, "--json")
+        assert (answer.code, answer.json["ok"]) == (1, False)
+        assert found(answer) == ["RA120", "RA121", "RA130"]
+        assert {"name": "dp", "value": 2, "origin": "inferred from world size 64"} in answer.json["understood"]
+        (split,) = [one for one in answer.json["findings"] if one["code"] == "RA130"]
+        assert split["numbers"]["offered"] == [8, 8, 7, 7]
+
+    def test_sizes_that_make_no_layout_are_a_finding(self, run, model):
+        answer = run("check", "pp=4 dp=? tp=3", "-n", "64", "--model", model)
+        assert answer.code == 1
+        assert "no layout follows from these sizes" in answer.out
+        assert "error RA102" in answer.out
+        assert "error RA130" in answer.out  # what needs no layout is said as well
+        assert "dp  " not in answer.out.partition("error RA102")[0]
+        answer = run("check", "pp=4 dp=3 tp=3", "-n", "64", "--json")
+        assert (answer.code, found(answer), answer.json["notation"]) == (1, ["RA101"], None)
+
+    def test_nodes(self, run):
+        answer = run("check", "tp=8 dp=4", "--nodes", "4x8")
+        assert answer.code == 0
+        assert "stay on one node: dp" in answer.out
+        assert "leave the node: tp (4 of 4 groups, 4 nodes each)" in answer.out
+        assert "warning RA172" in answer.out
+        assert "fix: dp=4 tp=8" in answer.out
+        assert run("check", "tp=8 dp=4", "--nodes", "4x8", "--fail-on", "warning").code == 1
+        assert run("check", "dp=4 tp=8", "--nodes", "4x8", "--fail-on", "note").code == 0
+
+    def test_uneven_nodes_and_hosts(self, run):
+        assert found(run("check", "dp=2 tp=3", "--nodes", "4,2", "--json")) == ["RA172"]
+        assert found(run("check", "dp=3 tp=2", "--nodes", "4,2", "--json")) == []
+        hosts = run("check", "dp=3", "--hosts", "n1,n10,n2", "--json")
+        assert found(hosts) == ["RA173"]
+        assert found(run("check", "dp=3", "--nodes", "3x1", "--hosts", "n1,n10,n2", "--json")) == ["RA173"]
+        assert found(run("check", "dp=8", "--nodes", "1x4", "--json")) == ["RA170"]
+
+    def test_a_host_file(self, run, tmp_path):
+        path = tmp_path / "hosts.txt"
+        path.write_text("# two nodes\nb slots=4\na slots=2\n")
+        answer = run("check", "dp=3 tp=2", "--hosts", str(path), "--json")
+        assert answer.json["cluster"]["nodes"] == "4,2"
+
+
+class TestExitCodes:
+    @pytest.mark.parametrize(("level", "code"), [("error", 0), ("warning", 0), ("note", 1), ("never", 0)])
+    def test_fail_on(self, run, log, level, code):
+        answer = run("check", log(ep=2), "--fail-on", level)  # etp is inherited: a note
+        assert "note RA112" in answer.out
+        assert answer.code == code
+
+    def test_an_error_can_be_let_pass(self, run, model):
+        answer = run("check", "pp=4 tp=8 dp=2", "--model", model, "--fail-on", "never", "--json")
+        assert (answer.code, answer.json["ok"]) == (0, True)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("check",),
+            ("check", "nowhere.json"),
+            ("check", "dp=x"),
+            ("check", "dp=8", "--model", "nowhere.json"),
+            ("check", "dp=8", "--nodes", "many"),
+            ("check", "dp=8", "--hosts", "a,b,c"),
+            ("check", "dp=8", "--nodes", "2x4", "--hosts", "a,b,c"),
+            ("check", "dp=8", "--lang", "fr"),
+            ("check", "dp=8", "--fail-on", "hint"),
+            ("check", "--explain", "RA999"),
+        ],
+    )
+    def test_unusable_input(self, run, arguments):
+        answer = run(*arguments)
+        assert answer.code == 2
+        assert answer.err
+        assert "defect" not in answer.err
+
+
+class TestLogs:
+    def test_a_clean_log(self, run, log):
+        answer = run("check", log())
+        assert answer.code == 0
+        assert "given, line" in answer.out
+        assert answer.out.endswith("no findings\n")
+
+    def test_lines_to_paste_are_megatrons(self, run, log):
+        answer = run("check", log(batch=9))
+        assert answer.code == 1
+        assert "fix: --global-batch-size 8" in answer.out
+        assert "or:  --global-batch-size 12" in answer.out
+
+    def test_experts_that_do_not_fit_their_ranks(self, run, log):
+        answer = run("check", log(ep=3))
+        assert answer.code == 1
+        assert "error RA110" in answer.out
+        assert "ep=3 × etp=2 = 6 does not divide the 8 ranks" in answer.out
+        assert "fix: --expert-model-parallel-size 2" in answer.out
+        assert "dense.tp" in answer.out
+        assert "--set" not in answer.out
+        rows = {row["name"]: row["value"] for row in run("check", log(ep=3), "--json").json["understood"]}
+        assert rows["expert.ep"] == 3
+
+    def test_a_world_that_does_not_fit(self, run, log):
+        answer = run("check", log(tp=3))
+        assert answer.code == 1
+        assert "tp=3 = 3 does not divide the world of 8 ranks" in answer.out
+        assert "fix: --tensor-model-parallel-size 2" in answer.out
+
+    def test_where_answers_with_host_and_local_rank(self, run, log):
+        answer = run("where", "5", log(), "--hosts", "gpu[07-08]")
+        assert "runs on     gpu08, local rank 1" in answer.out
+        facts = run("where", "5", log(), "--hosts", "gpu[07-08]", "--json").json
+        assert facts["place"] == {"host": "gpu08", "local_rank": 1}
+
+
+class TestHosts:
+    LAYOUT = "pp=2 dp=2 tp=2"
+
+    def test_where(self, run):
+        answer = run("where", "5", self.LAYOUT, "--nodes", "2x4")
+        assert "runs on     node 1, local rank 1" in answer.out
+        assert "talks to    pp: node 0; dp: node 1; tp: node 1" in answer.out
+        assert run("where", "--host", "b", self.LAYOUT, "--hosts", "a,b").out == "[4, 5, 6, 7]\n"
+        assert run("where", "--host", "c", self.LAYOUT, "--hosts", "a,b").code == 2
+        assert run("where", "--host", "a", self.LAYOUT).code == 2
+        assert run("where", "5", self.LAYOUT, "--nodes", "1x4").code == 2
+
+    def test_show(self, run):
+        answer = run("show", self.LAYOUT, "--hosts", "a,b")
+        assert "runs on 2 host(s)" in answer.out
+        assert "groups made" not in answer.out
+        facts = run("show", self.LAYOUT, "--hosts", "a,b", "--json").json
+        assert facts["hosts"] == {"a": [0, 1, 2, 3], "b": [4, 5, 6, 7]}
+        many = run("show", "dp=1000", "--nodes", "1000x1", "--json").json
+        assert (len(many["hosts"]), many["host_count"]) == (64, 1000)
+
+    def test_a_world_nobody_can_list(self, run):
+        answer = run("where", str(2**39), "pp=1048576 dp=131072 tp=8", "--nodes", f"{2**37}x8")
+        assert f"runs on     node {2**36}, local rank 0" in answer.out
+        assert len(answer.out) < 5000
+        assert run("check", "pp=1048576 dp=131072 tp=8", "--nodes", f"{2**37}x8", "--json").code == 0
+
+
+class TestDiff:
+    def test_jobs_that_differ_in_their_batch(self, run, log):
+        answer = run("diff", log("a.log"), log("b.log", batch=16))
+        assert answer.code == 1
+        assert "global_batch is 8 (given, line 4) in A and 16 (given, line 4) in B" in answer.out
+        assert "every group is the same; the jobs differ otherwise" in answer.out
+        told = run("diff", log("a.log"), log("b.log", batch=16), "--json").json
+        assert told["equal"] is False
+        assert "global_batch" in [one["name"] for one in told["settings"]]
+
+    def test_a_default_that_one_of_them_writes_out(self, run, log, tmp_path):
+        plain = log("a.log")
+        written = tmp_path / "b.log"
+        text = (tmp_path / "a.log").read_text()
+        line = "  context_parallel_size ........................... 1\n"
+        written.write_text(text.replace("  global_batch", line + "  global_batch"))
+        answer = run("diff", plain, str(written))
+        assert answer.code == 0
+        assert "cp is the same, but default of Megatron-LM core 0.16 in A, given" in answer.out
+
+    def test_a_job_and_notation(self, run, log):
+        answer = run("diff", log(), "pp=1 dp=4 cp=1 tp=2")
+        assert answer.code == 1 or "every group is the same" in answer.out
+        assert "not said" not in answer.out
+
+
+class TestExplain:
+    @pytest.mark.parametrize("lang", ["en", "zh"])
+    def test_every_code(self, run, lang):
+        for code in codes():
+            answer = run("check", "--explain", code.lower(), "--lang", lang)
+            assert answer.code == 0
+            assert answer.out.startswith(code)
+        everything = run("check", "--explain", "all", "--lang", lang, "--json").json
+        assert [one["code"] for one in everything["findings"]] == list(codes())
+
+    def test_chinese(self, run, model):
+        answer = run("check", "pp=4 dp=? tp=8", "-n", "64", "--model", model, "--lang", "zh")
+        assert answer.code == 1
+        assert "错误 RA120: 注意力头数不能被 tp 整除" in answer.out
+        assert "外 → 内：pp, dp, tp" in answer.out
+        english = run("check", "pp=4 dp=? tp=8", "-n", "64", "--model", model)
+        assert [line for line in answer.out.splitlines() if "修改：" in line]
+        assert "error" not in answer.out
+        assert len(answer.out.splitlines()) == len(english.out.splitlines())
