@@ -198,7 +198,7 @@ class SequenceError(InputError):
 class DegreeError(InputError):
     """A size that must divide a number of ranks and does not.
 
-    `name` and `size` are its own, `ranks` what it must divide, `remainder` what is left, `legal` the sizes that would do.
+    `name` and `size` are its own, `ranks` what it must divide, `remainder` what is left, `legal` the sizes that fit.
     """
 
     name: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from rankatlas.cli.common import cluster_given, cluster_options, print_json, read, source_options
+from rankatlas.cli.common import print_json, read, source_options
+from rankatlas.cli.places import cluster_given, cluster_options
 from rankatlas.cli.streams import say
 from rankatlas.errors import DegreeError, WorldSizeError
 from rankatlas.job import Fact

@@ -13,19 +13,40 @@ from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError, RankError, shown
 from rankatlas.job import Job
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from rankatlas.cluster import Cluster
+_SETS = "rankatlas.sets"  # where a context keeps what --set gave
 
-FORMAT_NAMES = ("notation", "rankatlas", "paddlenlp-2.8", "paddleformers-1.2")
+
+class FormatName(click.ParamType):
+    """NAME or NAME@RELEASE of a dialect, checked when it is given."""
+
+    name = "NAME[@RELEASE]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The name, as it was written."""
+        from rankatlas.dialects.registry import named
+
+        try:
+            named(value, "--from")
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+        return value
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--world-size` and `--from`, which say how the sources of a command are read."""
+    """`--world-size`, `--from` and `--set`, which say how the sources of a command are read."""
+    command = click.option(
+        "--set",
+        "sets",
+        multiple=True,
+        metavar="NAME=VALUE",
+        expose_value=False,
+        callback=_keep_sets,
+        help="A variable that a launch script does not set, or a setting to read in place of the source's. Repeatable.",
+    )(command)
     command = click.option(
         "--from",
         "format",
-        type=click.Choice(FORMAT_NAMES),
+        type=FormatName(),
         help="Read files in this format instead of the one their content suggests.",
     )(command)
     return click.option(
@@ -36,49 +57,20 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--nodes` and `--hosts`, which say where the ranks run."""
-    command = click.option(
-        "--hosts", metavar="HOSTS", help="Hosts in rank order: 'gpu[001-128]', a1,a2, n1:8,n2:4, or a host file."
-    )(command)
-    return click.option("--nodes", metavar="NODES", help="Nodes and their devices: 16x8, or 4,2 for uneven ones.")(
-        command
-    )
+def _keep_sets(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> None:
+    sets: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"takes NAME=VALUE, not {shown(text)}", ctx, param)
+        sets[name.strip()] = value
+    ctx.meta[_SETS] = sets
 
 
-def cluster_given(nodes: str | None, hosts: str | None, world_size: int) -> Cluster | None:
-    """The cluster of `--nodes` or `--hosts`, None without them.  Raises ClusterError, SourceError."""
-    if nodes is None and hosts is None:
-        return None
-    from rankatlas.cluster import Cluster, parse_hosts, parse_nodes
-
-    if hosts is None:
-        return parse_nodes(nodes or "")
-    if "/" in hosts or hosts.endswith(".txt"):
-        from rankatlas.dialects.sources import read_text
-
-        lines = read_text(hosts).splitlines()
-        hosts = "\n".join(line.partition("#")[0] for line in lines)
-    if nodes is None:
-        return parse_hosts(hosts, world_size)
-    there = parse_nodes(nodes)
-    named = parse_hosts(hosts, devices=1).hosts
-    if there.even:
-        return Cluster.of(there.nodes, there.even, named)
-    return Cluster(there.sizes(), named)
-
-
-def placed(job: Job, nodes: str | None, hosts: str | None) -> Job:
-    """The job with the places of `--nodes` or `--hosts`, if there are any.  Raises ClusterError, InputError."""
-    cluster = cluster_given(nodes, hosts, job.layout.first_rank + job.layout.world_size)
-    if cluster is None:
-        return job
-    if job.places:
-        raise InputError(f"{shown(job.source)} says itself where its ranks ran; leave --nodes and --hosts out")
-    from rankatlas.cluster import Places
-
-    job.places = Places(cluster, covered(job.layout)[-1].stop)
-    return job
+def sets_given() -> dict[str, str]:
+    """What `--set` gave to the command that runs."""
+    context = click.get_current_context(silent=True)
+    return dict(context.meta.get(_SETS, {})) if context else {}
 
 
 def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,6 +83,7 @@ def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def read(words: Iterable[str], format: str | None, world_size: int | None) -> Job:
     """The job that the words of a command line describe: one file, or notation with or without quotes."""
     words = tuple(words)
+    sets = sets_given()
     notation = format in (None, "notation")
     if notation and len(words) > 1 and all("=" in word or ":" in word for word in words):
         words = (" ".join(words),)
@@ -99,13 +92,15 @@ def read(words: Iterable[str], format: str | None, world_size: int | None) -> Jo
         raise InputError(f"one LAYOUT is needed, notation such as 'pp=4 dp=2 tp=8' or a file; got {given}")
     from rankatlas.dialects.sources import names_a_file
 
-    if notation and not names_a_file(words[0]):  # needs no reader of files, which is slow to load
+    if (
+        notation and not sets and not names_a_file(words[0]) and " --" not in words[0]
+    ):  # needs no reader of files, which is slow to load
         from rankatlas.core import parse_layout
 
         return Job(parse_layout(words[0], world_size), format="notation", source=words[0])
     from rankatlas.dialects import read_config
 
-    return read_config(words[0], format, world_size=world_size)
+    return read_config(words[0], format, world_size=world_size, sets=sets)
 
 
 def tell_notes(job: Job) -> None:

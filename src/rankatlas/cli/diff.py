@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rankatlas.cli.common import FORMAT_NAMES, leave, print_json, read, source_options, strict_option
+from rankatlas.cli.common import FormatName, leave, print_json, read, source_options, strict_option
 from rankatlas.cli.streams import say
 from rankatlas.core import Mesh
 from rankatlas.differences import Changes, compare, compare_settings, settings_lines
@@ -25,8 +25,8 @@ _SHOWN = 8  # ranks on other hosts, and kinds of groups, that are listed
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @source_options
-@click.option("--from-a", type=click.Choice(FORMAT_NAMES), help="Read A alone in this format.")
-@click.option("--from-b", type=click.Choice(FORMAT_NAMES), help="Read B alone in this format.")
+@click.option("--from-a", type=FormatName(), help="Read A alone in this format.")
+@click.option("--from-b", type=FormatName(), help="Read B alone in this format.")
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context

@@ -7,7 +7,7 @@ from typing import Any
 from rankatlas.checks import check_numbers, check_refusal
 from rankatlas.checks.numbers import Numbers
 from rankatlas.checks.spelling import KEYS
-from rankatlas.cli.common import read
+from rankatlas.cli.common import read, sets_given
 from rankatlas.errors import DegreeError, RankatlasError, WorldSizeError
 from rankatlas.job import Fact, Job
 from rankatlas.views.report import report
@@ -110,7 +110,7 @@ def _with(name: str, size: int, words: tuple[str, ...], format: str | None, worl
         if name not in keys:
             continue
         try:
-            sets = {keys[name].replace("-", "_"): str(size)}
+            sets = {**sets_given(), keys[name].replace("-", "_"): str(size)}
             return read_config(words[0], format, world_size=world_size, sets=sets)
         except RankatlasError:
             continue

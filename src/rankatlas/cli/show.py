@@ -13,16 +13,15 @@ import click
 from rankatlas.cli.common import (
     as_json,
     axes_given,
-    cluster_options,
     covered,
     leave,
-    placed,
     ranks_given,
     read,
     source_options,
     strict_option,
     tell_notes,
 )
+from rankatlas.cli.places import cluster_options, placed
 from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError
 from rankatlas.job import Job

@@ -9,16 +9,15 @@ import click
 
 from rankatlas.cli.common import (
     axes_given,
-    cluster_options,
     coordinate_given,
     leave,
-    placed,
     print_json,
     read,
     source_options,
     strict_option,
     tell_notes,
 )
+from rankatlas.cli.places import cluster_options, placed
 from rankatlas.cli.streams import say
 from rankatlas.errors import InputError, shown
 from rankatlas.job import Job

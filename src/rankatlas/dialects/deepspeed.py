@@ -1,7 +1,7 @@
 """A DeepSpeed configuration as JSON, or as its engine prints it into a log.
 
-The file knows ZeRO, AutoTP and Ulysses; the sizes of a pipeline, of model and expert ranks are arguments of the program,
-so they come by `--set`.  Ranks are laid out pipe, data, model; a sequence axis lies inside data.
+The file knows ZeRO, AutoTP and Ulysses; the sizes of a pipeline, of model and expert ranks are arguments of the
+program, so they come by `--set`.  Ranks are laid out pipe, data, model; a sequence axis lies inside data.
 Source: `PipeModelDataParallelTopology` in deepspeed/runtime/pipe/topology.py, deepspeed/utils/groups.py (0.19).
 """
 

@@ -345,7 +345,7 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def given_in(blocks: list[Block], source: str) -> Given | None:
-    """The settings of the blocks of a log, None without any; where several frameworks print, the first to settle groups.
+    """The settings of the blocks of a log, None without any; where several frameworks print, the first.
 
     A wrapper prints its own configuration before the framework inside it prints another.
     """

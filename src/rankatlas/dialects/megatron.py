@@ -2,7 +2,8 @@
 
 Both rank generators write their order innermost first, tp-cp-ep-dp-pp unless `--use-tp-pp-dp-mapping` makes it
 tp-cp-ep-pp-dp; the expert one has no cp, and an expert tensor size that is not given is the dense one.
-Source: `initialize_model_parallel` in megatron/core/parallel_state.py, `validate_args` in megatron/training/arguments.py.
+Source: `initialize_model_parallel` in megatron/core/parallel_state.py, `validate_args` in
+megatron/training/arguments.py.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ _OWN = (
 )  # fmt: skip
 # Known, and without an axis of their own.
 _OTHER = (
-    _TP, _PP, _CP, _EP, _ETP, _DP, _SHARDS, _EXPERT_SHARDS, _REMAT, _EXPERT_REMAT, "transformer_pipeline_model_parallel_size",
+    _TP, _PP, _CP, _EP, _ETP, _DP, _SHARDS, _EXPERT_SHARDS, _REMAT, _EXPERT_REMAT,
+    "transformer_pipeline_model_parallel_size",
     "rl_inference_tensor_model_parallel_size", "rl_inference_pipeline_model_parallel_size",
     "rl_inference_expert_model_parallel_size", "rl_inference_expert_tensor_model_parallel_size",
 )  # fmt: skip
 _SECTIONS = (
-    "", "model", "model_parallel", "language_model", "trainer.strategy", "trainer", "train", "training", "training.model",
-    "training.trainer", "dist", "ddp", "trainer.strategy.ddp", "optimizer", "dataset", "data", "mixed_precision", "rng",
+    "", "model", "model_parallel", "language_model", "trainer.strategy", "trainer", "train", "training",
+    "training.model", "training.trainer", "dist", "ddp", "trainer.strategy.ddp", "optimizer", "dataset", "data",
+    "mixed_precision", "rng",
 )  # fmt: skip
 LAYOUT = (_TP, _PP, _CP, _EP, _ETP, _SHARDS, _EXPERT_SHARDS, "num_experts", "nproc_per_node", "nnodes")
 
@@ -62,7 +65,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
     """
     given = given.flat(_SECTIONS)
     refuse_unresolved(given, _needed(given, world_size))
-    world, world_origin, notes = world_of(given, world_size, ("world_size", "devices*num_nodes"))
+    world, _, notes = world_of(given, world_size, ("world_size", "devices*num_nodes"))
     notes = [*given.notes, *notes]
     facts = {name: _size(given, path, name) for name, path in (("tp", _TP), ("pp", _PP), ("cp", _CP))}
     facts["gtp_remat"] = _remat(given, _SHARDS, _REMAT, "gtp_remat", facts["tp"])
@@ -182,8 +185,8 @@ def _expert_notes(given: Given, facts: dict[str, Fact], world: int) -> list[str]
     if world % (alone * pp.value) == 0:
         instead = f"; with etp=1 it would take {alone} and edp be {world // (alone * pp.value)}"
     return [
-        f"etp={etp.value} is inherited from tp: without --expert-tensor-parallel-size each expert is split like the dense"
-        f" layers, so one set of experts takes {block} ranks and edp={facts['edp'].value}{instead}"
+        f"etp={etp.value} is inherited from tp: without --expert-tensor-parallel-size each expert is split like the"
+        f" dense layers, so one set of experts takes {block} ranks and edp={facts['edp'].value}{instead}"
     ]
 
 
@@ -193,8 +196,8 @@ def _left_out(given: Given) -> list[str]:
     instances = given.at("num_distributed_optimizer_instances")
     if isinstance(instances, int) and instances > 1:
         notes.append(
-            f"num_distributed_optimizer_instances={instances}: the optimizer's shards repeat in {instances} parts of every"
-            " dp·cp group, which is no axis of this layout"
+            f"num_distributed_optimizer_instances={instances}: the optimizer's shards repeat in {instances} parts of"
+            " every dp·cp group, which is no axis of this layout"
         )
     levels = given.at("hierarchical_context_parallel_sizes")
     if levels:

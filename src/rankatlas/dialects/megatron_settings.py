@@ -52,7 +52,7 @@ def settings_of(given: Given, sizes: Mapping[str, Fact], default: str) -> tuple[
 
 
 def _fill_heads(given: Given, found: dict[str, Fact], default: str) -> None:
-    groups, notes = numbers(given, {"kv_heads": ("num_query_groups", "multi_query_group_num")})
+    groups, _ = numbers(given, {"kv_heads": ("num_query_groups", "multi_query_group_num")})
     asked = given.at("group_query_attention")
     if groups and asked is not False:
         found["kv_heads"] = groups[0]

@@ -95,8 +95,8 @@ def _shares(given: Given, asked: int | None) -> tuple[int, int, int, list[str]]:
     world = (asked or each * nodes) - ranks
     if ranks < 1 or world < 1:
         raise ArgumentsError(
-            f"generation on ranks of its own needs {_OTHERS}: gpus_per_node below {each} on one node, else num_nodes below"
-            f" {nodes}; got gpus_per_node={theirs[0]}, num_nodes={theirs[1]}",
+            f"generation on ranks of its own needs {_OTHERS}: gpus_per_node below {each} on one node, else num_nodes"
+            f" below {nodes}; got gpus_per_node={theirs[0]}, num_nodes={theirs[1]}",
             names=(_OTHERS,),
         )
     return world, world, ranks, [*notes, f"generation has {ranks} ranks of its own, numbered from {world} on"]

@@ -93,8 +93,8 @@ def layout_of(
     for axis in ("dp", "sep"):
         if sizes[axis] > 1:
             raise ArgumentsError(
-                f"{axis}={sizes[axis]} ({facts[axis].origin}): fleet takes experts with sharding only, so dp and sep must"
-                " be 1",
+                f"{axis}={sizes[axis]} ({facts[axis].origin}): fleet takes experts with sharding only, so dp and sep"
+                " must be 1",
                 names=(axis,),
             )
     product = sizes["pp"] * whole * sizes["mp"]
@@ -114,8 +114,8 @@ def layout_of(
     if first and sizes["pp"] > 1 and min(moe, inner) > 1:
         if inner % cp:
             raise ArgumentsError(
-                f"cp={cp} would reach over the pipeline stages between moe_sharding={moe} and the inner sharding={inner};"
-                " no axis of one mesh is that: choose a cp that divides the inner sharding, or pp_first",
+                f"cp={cp} would reach over the pipeline stages between moe_sharding={moe} and the inner"
+                f" sharding={inner}; no axis of one mesh is that: choose a cp that divides the inner sharding, or pp_first",
                 names=(_CP,),
             )
         axes = [("moe_sharding", moe), ("pp", sizes["pp"]), ("sharding", inner // cp), ("cp", cp), ("mp", sizes["mp"])]

@@ -46,7 +46,7 @@ def read(given: Given, world_size: int | None) -> Job:
     wrong = not isinstance(order, list) or any(axis not in _AXES for axis in order) or len(set(order)) != len(order)
     if wrong or missing:
         raise ArgumentsError(
-            f"order lists axes of {', '.join(_AXES)}, each once and every one whose degree is above 1; got {shown(order)}"
+            f"order lists axes of {', '.join(_AXES)}, each once, and all of degree above 1; got {shown(order)}"
             + (f", without {', '.join(missing)}" if missing else ""),
             names=("order",),
         )

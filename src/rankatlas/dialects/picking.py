@@ -137,7 +137,8 @@ def divides(name: str, size: int, ranks: int, told: str, also: int | None = None
     legal = [trial for trial in range(1, limit + 1) if ranks % trial == 0 and (also is None or also % trial == 0)]
     shown_legal = ", ".join(map(str, legal[:12])) + (", …" if len(legal) > 12 else "")
     raise DegreeError(
-        f"{name}={size} must divide {told}={ranks}, and leaves a remainder of {ranks % size}\nlegal sizes: {shown_legal}",
+        f"{name}={size} must divide {told}={ranks}, and leaves a remainder of {ranks % size}\n"
+        f"legal sizes: {shown_legal}",
         name=name,
         size=size,
         ranks=ranks,

@@ -13,7 +13,6 @@ from rankatlas.dialects.content import notation_in, parse, settings
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.log_blocks import given_in
 from rankatlas.dialects.nothing_read import nothing_in
-from rankatlas.dialects.registry import FORMATS as FORMATS
 from rankatlas.dialects.registry import detect, dialect, named
 from rankatlas.dialects.scripts import is_script, read_script
 from rankatlas.dialects.sources import hold, names_a_file, read_text
@@ -29,11 +28,11 @@ def read_config(
     world_size: int | None = None,
     sets: Mapping[str, str] | None = None,
 ) -> Job:
-    """The job that `source` describes: notation, a command line, the path of a file or pipe, or "-" for standard input.
+    """The job that `source` describes: notation, a command line, the path of a file or pipe, or "-" (standard input).
 
-    Text with `=` that names no file is notation, and text with options such as `--tensor-model-parallel-size 2` a command
-    line.  `format` is NAME or NAME@release, a name of `FORMATS`, and overrides what the content suggests.  `sets` gives
-    variables of a script, or settings, name → text.  Logs are scanned as a stream for the configuration that a
+    Text with `=` that names no file is notation, and text with options such as `--tensor-model-parallel-size 2` a
+    command line.  `format` is NAME or NAME@release, a name of `FORMATS`, and overrides what the content suggests.  `sets`
+    gives variables of a script, or settings, name → text.  Logs are scanned as a stream for the configuration that a
     framework printed.  Cost: O(bytes); of all but logs at most 16 MiB are read.
 
     Raises SourceError (nothing there, unreadable, no layout in it, or what it may mean is two things), and the errors
@@ -41,7 +40,7 @@ def read_config(
 
     >>> read_config("pp=2 dp=? tp=4", world_size=16).layout
     Mesh(pp=2, dp=2, tp=4)
-    >>> read_config("pretrain_gpt.py --tensor-model-parallel-size 2 --num-layers 8 --micro-batch-size 1", "megatron", world_size=4).layout
+    >>> read_config("train.py --tensor-model-parallel-size 2", "megatron", world_size=4).layout
     Mesh(pp=1, dp=2, cp=1, tp=2)
     """
     sets = dict(sets or {})

@@ -101,10 +101,8 @@ def named(format: str, source: str) -> tuple[str, str | None]:
         return _SAME[name]
     if name in FORMATS or name in _BUILT_IN or any(name == other for other, _ in _third_parties()):
         return name, release or None
-    raise SourceError(
-        f"no format {shown(format)}; the formats are {', '.join((*FORMATS, *(other for other, _ in _third_parties())))}",
-        source=source,
-    )
+    known = ", ".join((*FORMATS, *(other for other, _ in _third_parties())))
+    raise SourceError(f"no format {shown(format)}; the formats are {known}", source=source)
 
 
 def dialect(name: str) -> Dialect:

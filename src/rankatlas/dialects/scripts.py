@@ -23,7 +23,8 @@ _OPENS = ("if", "for", "while", "until", "case", "select")
 _CLOSES = ("fi", "done", "esac")
 _BEFORE = ("export", "declare", "local", "readonly", "typeset", "-x", "-a", "-r", "then", "else", "do", "env")
 _LAUNCHERS = re.compile(
-    r"(^|/)(torchrun|deepspeed|accelerate|srun|mpirun|python[\d.]*|fleetrun)$|\.py$|^torch\.distributed|^paddle\.distributed"
+    r"(^|/)(torchrun|deepspeed|accelerate|srun|mpirun|python[\d.]*|fleetrun)$|\.py$"
+    r"|^torch\.distributed|^paddle\.distributed"
 )
 _MARK = re.compile("\0[^\0]*\0|\2[^\2]*\2")
 _BLANK = "\1"
@@ -70,7 +71,7 @@ class _Launch(NamedTuple):
     loose: dict[str, int]
 
 
-class _Unknown(Exception):
+class _UnknownError(Exception):
     """A value that waits for variables; `names` are theirs."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -142,8 +143,8 @@ class _Script:
 
     def directive(self, rest: str, line: int) -> None:
         """`#SBATCH --nodes=4`, which says how many ranks there will be."""
-        for name, value in re.findall(r"(?:--?)([\w-]+)[= ]\s*(\S+)", rest):
-            name = _SHORT.get(f"-{name}", name).replace("-", "_")
+        for option, value in re.findall(r"(?:--?)([\w-]+)[= ]\s*(\S+)", rest):
+            name = _SHORT.get(f"-{option}", option).replace("-", "_")
             if name in ("nodes", "ntasks", "ntasks_per_node", "gpus_per_node") and value.split(":")[-1].isdigit():
                 self.slurm[name] = int(value.split(":")[-1][:18])
                 self.lines.setdefault(name, line)
@@ -217,7 +218,7 @@ class _Script:
         for kind, what, fallback in word.pieces:
             try:
                 text += self._value(kind, what, fallback, word.line)
-            except _Unknown as unknown:
+            except _UnknownError as unknown:
                 text += "".join(_mark("\0", name) for name in unknown.names)
             if len(text) > _MOST_EXPANDED:
                 text = _mark("\0", "too long a value")
@@ -226,34 +227,34 @@ class _Script:
         return _split(item) if not word.quoted and _has_variable(word) else [item]
 
     def _value(self, kind: str, what: str, fallback: str | None, line: int) -> str:
-        """The text of one piece.  Raises _Unknown."""
+        """The text of one piece.  Raises _UnknownError."""
         if kind == "text":
             return _MARK.sub("", what)
         if kind == "arithmetic":
             try:
                 return str(integer(what, self._number))
             except SourceError:
-                raise _Unknown((f"$(({what[:40]}))",)) from None
+                raise _UnknownError((f"$(({what[:40]}))",)) from None
         if kind != "variable":
-            raise _Unknown((what if len(what) < 40 else f"{what[:40]}…",))
+            raise _UnknownError((what if len(what) < 40 else f"{what[:40]}…",))
         if what in self.sets:
             self.used.add(what)
             return _mark("\2", f"given: --set {what}") + self.sets[what]
         if what in self.variables:
             items = self.variables[what]
             if sum(len(item.held) for item in items) > _MOST_EXPANDED:
-                raise _Unknown((f"{what}, too long a value",))
+                raise _UnknownError((f"{what}, too long a value",))
             return " ".join(item.held for item in items)
         if fallback is not None and "$" not in fallback and "`" not in fallback:
             return _mark("\2", f"default of ${{{what}}}, line {line}") + fallback.strip("\"'")
-        raise _Unknown((what,))
+        raise _UnknownError((what,))
 
     def _number(self, name: str) -> int:
         item = Item(self._value("variable", name, None, 0))
         if item.waits:
-            raise _Unknown(item.waits)
+            raise _UnknownError(item.waits)
         if not re.fullmatch(r"\d{1,18}", item.text.strip()):
-            raise _Unknown((name,))
+            raise _UnknownError((name,))
         return int(item.text)
 
     # What the script starts
@@ -294,7 +295,7 @@ class _Script:
         for wait, line in loose.items():
             if wait not in inside:
                 notes.append(
-                    f"what {wait} adds to the options on line {line} is not known: --set {wait.split(',')[0]}='…' says it"
+                    f"what {wait} adds to the options on line {line} is not known; --set {wait.split(',')[0]}=… says it"
                 )
         world = _world(values, unresolved, self.slurm)
         if world is not None:

@@ -18,7 +18,7 @@ _ENDINGS = (".json", ".yaml", ".yml", ".toml", ".txt", ".log", ".out", ".err", "
 
 
 class Held:
-    """What a source holds: the `blocks` found in it, and its `text` where it is no larger than a configuration may be."""
+    """What a source holds: the `blocks` found in it, and its `text` unless it is larger than a configuration."""
 
     __slots__ = ("blocks", "data", "source")
 
@@ -32,8 +32,8 @@ class Held:
         """The whole text.  Raises SourceError (too large, no UTF-8)."""
         if self.data is None:
             raise SourceError(
-                f"{shown(self.source)} is larger than {_MOST_BYTES >> 20} MiB; that is no configuration, and no log with"
-                " one: no framework's arguments are printed in it",
+                f"{shown(self.source)} is larger than {_MOST_BYTES >> 20} MiB; that is no configuration, and no log"
+                " with one: no framework's arguments are printed in it",
                 source=self.source,
             )
         try:
