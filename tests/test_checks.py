@@ -205,37 +205,72 @@ def test_sizes_that_are_not_the_world_get_sizes_that_are(pairs, leave_open, worl
             assert parse_layout(line, world).world_size == world
 
 
-@pytest.mark.parametrize(("release", "ending"), [("paddlenlp-2.8", "json"), ("paddleformers-1.2", "yaml")])
-def test_lines_pasted_into_training_arguments_are_read_and_pass(tmp_path, release, ending):
-    nlp = release.startswith("paddlenlp")
-    names = (
-        ("tensor_parallel_degree", "pipeline_parallel_degree")
-        if nlp
-        else ("tensor_model_parallel_size", "pipeline_model_parallel_size")
-    )
-    arguments = dict(zip(names, (8, 4))) | {"sharding": "stage1"}
+PADDLE = {
+    "paddlenlp-2.8": ("tensor_parallel_degree", "pipeline_parallel_degree", "data_parallel_degree"),
+    "paddleformers-1.2": ("tensor_model_parallel_size", "pipeline_model_parallel_size", "data_parallel_size"),
+}
+
+
+@pytest.mark.parametrize("release", PADDLE)
+@pytest.mark.parametrize("ending", ["json", "yaml"])
+@pytest.mark.parametrize("data", [{"sharding": "stage1"}, {"sharding": ""}, {"dp": 6, "sharding": ""}])
+def test_lines_pasted_into_training_arguments_are_read_and_pass(tmp_path, release, ending, data):
+    tensor, pipeline, split = PADDLE[release]
+    arguments = {tensor: 8, pipeline: 4, **{split if key == "dp" else key: value for key, value in data.items()}}
     path = tmp_path / f"args.{ending}"
     model = [Fact("heads", 36, "given"), Fact("layers", 30, "given"), Fact("kv_heads", 4, "given")]
 
     def written(arguments):
-        path.write_text(
-            json.dumps(arguments)
-            if ending == "json"
-            else "".join(f"{key}: {value}\n" for key, value in arguments.items())
-        )
+        lines = [f"{key}: {json.dumps(value)}" for key, value in arguments.items()]
+        path.write_text(json.dumps(arguments) if ending == "json" else "\n".join(lines))
         return read_config(str(path), release, world_size=192)
 
     findings = {finding.code: finding for finding in check_job(written(arguments), extra=model)}
     assert {"RA120", "RA130"} <= set(findings)
+    assert findings["RA120"].fixes
     for code in ("RA120", "RA130"):
-        assert findings[code].fixes
         for fix in findings[code].fixes:
             changed = dict(arguments)
             for line in fix.lines:
                 key, _, value = line.replace('"', "").partition(": ")
-                assert key in names
                 changed[key] = int(value)
             assert code not in codes(check_job(written(changed), extra=model)), fix
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "tensor-model-parallel-size": st.sampled_from([1, 2, 4, 8]),
+            "pipeline-model-parallel-size": st.sampled_from([1, 2, 4, 8]),
+            "context-parallel-size": st.sampled_from([1, 1, 2]),
+            "num-layers": st.integers(8, 70),
+            "hidden-size": st.sampled_from([1024, 1536, 1000]),
+            "num-attention-heads": st.sampled_from([8, 12, 20, 36]),
+            "seq-length": st.sampled_from([4096, 4098]),
+            "micro-batch-size": st.integers(1, 3),
+            "global-batch-size": st.integers(1, 300),
+        },
+        optional={"num-experts": st.sampled_from([6, 8, 16]), "expert-model-parallel-size": st.sampled_from([2, 4])},
+    )
+)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
+def test_lines_pasted_behind_a_command_line_of_megatron_are_read_and_pass(options):
+    def read(options):
+        line = "pretrain_gpt.py " + " ".join(f"--{name} {value}".strip() for name, value in options.items())
+        return read_config(line, "megatron", world_size=128)
+
+    try:
+        job = read(options)
+    except WorldSizeError:
+        return  # asked about elsewhere
+    for finding in check_job(job):
+        for fix in finding.fixes:
+            changed = dict(options)
+            for line in fix.lines:
+                for part in (f" {line}").split(" --")[1:]:
+                    name, _, value = part.partition(" ")
+                    changed[name] = value
+            assert finding.code not in codes(check_job(read(changed))), (finding, fix)
 
 
 def test_lines_are_written_as_each_dialect_writes_them():

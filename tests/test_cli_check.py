@@ -104,6 +104,21 @@ class TestPage:
         assert found(run("check", "dp=3", "--nodes", "3x1", "--hosts", "n1,n10,n2", "--json")) == ["RA173"]
         assert found(run("check", "dp=8", "--nodes", "1x4", "--json")) == ["RA170"]
 
+    def test_several_files(self, run, log):
+        names = [log("a.log"), log("b.log", batch=9)]
+        answer = run("check", *names)
+        assert answer.code == 1
+        assert answer.out.index(names[0]) < answer.out.index("no findings") < answer.out.index(names[1])
+        told = run("check", *names, "--json").json
+        assert [one["ok"] for one in told["sources"]] == [True, False]
+        assert run("check", names[0], names[0]).code == 0
+
+    def test_settings_of_a_file_stand_on_lines_of_their_own(self, run, tmp_path):
+        path = tmp_path / "args.json"
+        path.write_text('{"tensor_parallel_degree": 8, "data_parallel_degree": 2, "num_attention_heads": 36}')
+        answer = run("check", str(path))
+        assert '  fix: "tensor_parallel_degree": 4\n       "data_parallel_degree": 4\n' in answer.out
+
     def test_a_host_file(self, run, tmp_path):
         path = tmp_path / "hosts.txt"
         path.write_text("# two nodes\nb slots=4\na slots=2\n")

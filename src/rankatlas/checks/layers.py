@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
+from rankatlas.checks.spelling import says_data
 from rankatlas.errors import InputError, PipelineSplitError
 from rankatlas.pipeline import PipelineSplit, pipeline_split
 
@@ -90,8 +91,7 @@ def _fixes(numbers: Numbers, error: PipelineSplitError) -> list[Fix]:
     rest = numbers["dp"] * stages  # what the data axes and the pipeline have together
     legal = [size for size in divisors_shown(layers // virtual) if layers % (size * virtual) == 0 and rest % size == 0]
     for size in [size for size in legal if size < stages][-1:] if not told else []:
-        own = numbers.format in ("notation", "rankatlas")
-        fixes.append(Fix({"pp": size, "dp": rest // size} if own else {"pp": size}))
+        fixes.append(Fix({"pp": size, "dp": rest // size} if says_data(numbers) else {"pp": size}))
     if virtual > 1 and layers % stages == 0:
         fitting = [size for size in divisors_shown(layers // stages) if size < virtual]
         fixes += [Fix({"virtual_stages": size}) for size in fitting[-1:]]

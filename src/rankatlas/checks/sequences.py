@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
+from rankatlas.checks.spelling import says_data
 
 _BALANCED = ("megatron", "torchtitan", "nemo", "paddle")  # each context rank takes a chunk and its mirror image
 
@@ -75,6 +76,6 @@ def _heads(code: str, severity: str, numbers: Numbers, heads: int) -> Finding:
 
 def _smaller(numbers: Numbers, axis: str, size: int) -> dict[str, int]:
     changes = {axis: size}
-    if numbers.format in ("notation", "rankatlas"):
+    if says_data(numbers):
         changes["dp"] = numbers["dp"] * (numbers[axis] // size)
     return changes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -194,18 +195,34 @@ def _line(numbers: Numbers, family: str, name: str, value: Any) -> str | None:
         if value % responses:
             return None
         value //= responses
+    if name == "dp" and len(numbers.axes.get("dp", ())) > 1:
+        found = _data_axis(numbers, family, value)
+        if found is None:
+            return None
+        name, value = found
     key = _key(numbers, family, name)
     return None if key is None else _written(numbers, family, key, value)
 
 
 def _key(numbers: Numbers, family: str, name: str) -> str | None:
     keys = KEYS[family]
-    if name == "dp":
-        # The data axis that is there and can be set; of several the one that is inner.
-        names = [axis for axis in reversed(numbers.axes.get("dp", ())) if axis in keys]
-        name = names[0] if names else name
     role = next((role for role, axes in ROLES.items() if name in axes), name)
     return keys.get(name) or keys.get(role)
+
+
+def _data_axis(numbers: Numbers, family: str, size: int) -> tuple[str, int] | None:
+    """The data axis to set, and its new size, so that all of them together are `size`; None where none can be.
+
+    The innermost one that the source gives, else the innermost there is a key for; the others stay as they are.
+    """
+    mesh = numbers.mesh
+    there = [axis for axis in numbers.axes.get("dp", ()) if axis in KEYS[family]]
+    if mesh is None or not there:
+        return ("dp", size) if "dp" in KEYS[family] else None
+    given = [axis for axis in there if numbers.told(axis).startswith("given")]
+    chosen = (given or there)[-1]
+    others = prod(mesh.size(axis) for axis in numbers.axes["dp"] if axis != chosen)
+    return (chosen, size // others) if size % others == 0 else None
 
 
 def _written(numbers: Numbers, family: str, key: str, value: Any) -> str:

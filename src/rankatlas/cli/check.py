@@ -18,7 +18,7 @@ _LEVELS = ("error", "warning", "note", "never")
     epilog="Examples: rankatlas check 'pp=4 dp=? tp=8' -n 64 --nodes 8x8;"
     " rankatlas check pretrain.json -n 64 --model config.json; rankatlas check --explain RA130",
 )
-@click.argument("words", nargs=-1, metavar="LAYOUT_OR_FILE")
+@click.argument("words", nargs=-1, metavar="LAYOUT_OR_FILE...")
 @source_options
 @click.option("--model", metavar="FILE", help="The model's config.json (Hugging Face), for the numbers a launch lacks.")
 @cluster_options
@@ -44,6 +44,7 @@ def command(
 ) -> None:
     """What a launch says, where each number came from, and what is wrong with it, with changes to paste.
 
+    Several files are checked one after the other.
     Exit code 0 when nothing of --fail-on or worse was found, 1 when something was, 2 when it cannot be read.
     """
     if explain is not None:
@@ -55,22 +56,35 @@ def command(
     from rankatlas.views.report import report, report_lines
 
     extra = _model(model)
-    try:
-        job = read(words, format, world_size)
-    except (WorldSizeError, DegreeError) as error:
-        facts = refused(error, words, format, world_size, extra, lang)
-    else:
-        numbers = Numbers.of(job, extra)
-        cluster = cluster_given(nodes, hosts, numbers.ranks)
-        facts = report(numbers, check_numbers(numbers, cluster), cluster, lang)
-    found = [finding["severity"] for finding in facts["findings"]]
+    pages = []
+    for one in _sources(words):
+        try:
+            job = read(one, format, world_size)
+        except (WorldSizeError, DegreeError) as error:
+            facts = refused(error, one, format, world_size, extra, lang)
+        else:
+            numbers = Numbers.of(job, extra)
+            cluster = cluster_given(nodes, hosts, numbers.ranks)
+            facts = report(numbers, check_numbers(numbers, cluster), cluster, lang)
+        pages.append(facts)
     failing = [] if fail_on == "never" else SEVERITIES[SEVERITIES.index(fail_on) :]
-    failed = any(severity in failing for severity in found)
+    severities = [[finding["severity"] for finding in facts["findings"]] for facts in pages]
+    failed = [any(severity in failing for severity in found) for found in severities]
     if as_json:
-        print_json({"ok": not failed, **facts})
+        told = [{"ok": not bad, **facts} for bad, facts in zip(failed, pages)]
+        print_json(told[0] if len(told) == 1 else {"ok": not any(failed), "sources": told})
     else:
-        say("\n".join(report_lines(facts, lang)))
-    ctx.exit(1 if failed else 0)
+        say("\n\n".join("\n".join(report_lines(facts, lang)) for facts in pages))
+    ctx.exit(1 if any(failed) else 0)
+
+
+def _sources(words: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The words of each source: several files are several sources, notation without quotes is one."""
+    from os.path import exists
+
+    if len(words) > 1 and all(map(exists, words)):
+        return [(word,) for word in words]
+    return [words]
 
 
 def _model(source: str | None) -> list[Fact]:

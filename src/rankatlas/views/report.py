@@ -129,13 +129,22 @@ def finding_lines(findings: list[dict[str, Any]], lang: str = "en") -> list[str]
         lines.append("  " + page_words("why", lang).format(text=finding["why"]))
         for place, fix in enumerate(finding["fixes"]):
             word = page_words("or" if place else "fix", lang)
-            lines.append("  " + word.format(text="  ".join(fix["lines"])))
+            first, *rest = _pasted(fix["lines"])
+            lines.append("  " + word.format(text=first))
+            lines += [f"       {line}" for line in rest]
         if not finding["fixes"]:
             lines.append("  " + page_words("do", lang).format(text=words(finding["code"], lang)["do"]))
         lines.append("")
     counts = [sum(finding["severity"] == severity for finding in findings) for severity in ("error", "warning", "note")]
     summary = page_words("summary", lang).format(errors=counts[0], warnings=counts[1], notes=counts[2])
     return [*lines, summary + "; " + page_words("explain", lang).format(code=findings[0]["code"])]
+
+
+def _pasted(lines: list[str]) -> list[str]:
+    """Options stand on one line, settings of a file each on its own."""
+    if all(line.startswith("--") for line in lines):
+        return ["  ".join(lines)]
+    return list(lines)
 
 
 def explained(code: str, lang: str = "en") -> dict[str, str]:
