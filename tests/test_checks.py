@@ -45,7 +45,6 @@ SETTINGS = {
     "stage_layers": st.lists(st.integers(0, 20), min_size=1, max_size=8),
     "prompts": st.integers(1, 300),
     "responses": st.integers(1, 16),
-    "mini_batch": st.integers(1, 300),
 }
 
 
@@ -100,7 +99,7 @@ def wrong(numbers):
         found.add("RA142")
     if get("prompts") and get("prompts") * (get("responses") or 1) % data:
         found.add("RA161")
-    if get("prompts") and get("mini_batch") and get("prompts") % get("mini_batch"):
+    if get("prompts") and batch and get("prompts") * (get("responses") or 1) % batch:
         found.add("RA162")
     stages, virtual, layers = numbers["pp"], get("virtual_stages") or 1, get("layers")
     explicit = numbers.value("stage_layers")

@@ -126,6 +126,21 @@ class TestPage:
         assert answer.json["cluster"]["nodes"] == "4,2"
 
 
+class TestRecords:
+    def test_a_record_says_itself_where_it_ran(self, run, tmp_path):
+        from rankatlas import Mesh
+        from rankatlas.cli.places import recorded_cluster
+        from rankatlas.job import Job
+
+        def cluster(*hosts):
+            places = {rank: {"host": host, "local_rank": 0} for rank, host in enumerate(hosts)}
+            return recorded_cluster(Job(Mesh(dp=len(hosts)), format="record", source="", places=places))
+
+        assert cluster("a", "a", "b").sizes() == [2, 1]
+        assert cluster("a", "b", "a") is None
+        assert recorded_cluster(Job(Mesh(dp=2), format="notation", source="")) is None
+
+
 class TestExitCodes:
     @pytest.mark.parametrize(("level", "code"), [("error", 0), ("warning", 0), ("note", 1), ("never", 0)])
     def test_fail_on(self, run, log, level, code):

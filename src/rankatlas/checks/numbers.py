@@ -31,7 +31,7 @@ DENSE_CHARTS = ("ulysses", "dense", "train_dense", "train", "actor")
 EXPERT_CHARTS = ("expert", "train_expert", "sparse", "train_sparse", "experts", "moe")
 _SPLIT_DATA = (*DATA_AXES, "gtp_remat")  # Megatron's weight shards read data of their own
 # Of reinforcement learning.
-_OF_STEPS = ("prompts", "responses", "mini_batch", "rollout_tp", "rollout_pp", "rollout_dp")
+_OF_STEPS = ("prompts", "responses", "rollout_tp", "rollout_pp", "rollout_dp")
 _DERIVED = ("data size", "batch mesh")  # origins of batches that a reader computed
 _ENORMOUS = 1 << 32  # beyond it the search for divisors takes noticeably long
 _MOST_SIZE = 1 << 12

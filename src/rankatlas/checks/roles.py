@@ -54,10 +54,11 @@ def samples(numbers: Numbers) -> Iterator[Finding]:
 
 
 def mini_batches(numbers: Numbers) -> Iterator[Finding]:
-    """RA162: the samples of a step are no multiple of the mini-batch they are trained in."""
-    prompts, mini = numbers.get("prompts"), numbers.get("mini_batch")
-    if prompts is None or mini is None or prompts % mini == 0:
+    """RA162: the samples of a step are no multiple of the batch of one optimizer step."""
+    prompts, responses, batch = numbers.get("prompts"), numbers.get("responses") or 1, numbers.get("global_batch")
+    if prompts is None or batch is None or prompts * responses % batch == 0:
         return
-    legal = up_to_next(divisors_shown(prompts), mini)
-    facts = {"prompts": prompts, "mini_batch": mini, "remainder": prompts % mini, "legal": legal}
-    yield Finding("RA162", "error", facts, [Fix({"mini_batch": value}) for value in legal[-2:] if value != mini])
+    samples = prompts * responses
+    legal = up_to_next(divisors_shown(samples), batch)
+    facts = {"samples": samples, "batch": batch, "remainder": samples % batch, "legal": legal}
+    yield Finding("RA162", "warning", facts, [Fix({"global_batch": value}) for value in legal[:-3:-1]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rankatlas.cli.common import print_json, read, source_options
-from rankatlas.cli.places import cluster_given, cluster_options
+from rankatlas.cli.places import cluster_given, cluster_options, recorded_cluster
 from rankatlas.cli.streams import say
 from rankatlas.errors import DegreeError, WorldSizeError
 from rankatlas.job import Fact
@@ -64,7 +64,7 @@ def command(
             facts = refused(error, one, format, world_size, extra, lang)
         else:
             numbers = Numbers.of(job, extra)
-            cluster = cluster_given(nodes, hosts, numbers.ranks)
+            cluster = cluster_given(nodes, hosts, numbers.ranks) or recorded_cluster(job)
             facts = report(numbers, check_numbers(numbers, cluster), cluster, lang)
         pages.append(facts)
     failing = [] if fail_on == "never" else SEVERITIES[SEVERITIES.index(fail_on) :]

@@ -59,3 +59,18 @@ def placed(job: Job, nodes: str | None, hosts: str | None) -> Job:
 
     job.places = Places(cluster, covered(job.layout)[-1].stop)
     return job
+
+
+def recorded_cluster(job: Job) -> Cluster | None:
+    """The cluster that a recorded job ran on, None where its ranks do not fill hosts one after the other."""
+    if not job.places:
+        return None
+    from itertools import groupby
+
+    from rankatlas.cluster import Cluster
+
+    ranks = sorted(job.places)
+    runs = [(host, len(list(run))) for host, run in groupby(str(job.places[rank]["host"]) for rank in ranks)]
+    hosts = [host for host, _ in runs]
+    whole = ranks == list(range(len(ranks))) and len(dict.fromkeys(hosts)) == len(hosts)
+    return Cluster([size for _, size in runs], hosts) if whole else None
