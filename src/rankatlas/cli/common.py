@@ -16,7 +16,7 @@ from rankatlas.job import Job
 _SETS = "rankatlas.sets"  # where a context keeps what --set gave
 
 
-class FormatName(click.ParamType):
+class FormatName(click.ParamType):  # type: ignore[type-arg]
     """NAME or NAME@RELEASE of a dialect, checked when it is given."""
 
     name = "NAME[@RELEASE]"

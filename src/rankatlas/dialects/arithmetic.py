@@ -18,7 +18,7 @@ def integer(text: str, value: Callable[[str], int]) -> int:
     >>> integer("GPUS * $NODES - 1", {"GPUS": 8, "NODES": 2}.__getitem__)
     15
     """
-    tokens = []
+    tokens: list[int | str] = []
     place = 0
     text = text.strip()
     while place < len(text):

@@ -26,9 +26,14 @@ from rankatlas.topology.training_args import (
 # Sets a size of the layout or looks as if it did; a virtual degree cuts layers, not ranks.
 _MOST_NOTES = 20
 _LOOKS_LIKE_A_DEGREE = re.compile(r"^(?!virtual_).*(_degree|_parallel_size|_parallel_degree|_group_size)$")
-_SHARED_WITH_MEGATRON = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+_SHARED_WITH_MEGATRON = (
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "context_parallel_size",
+    "expert_model_parallel_size",
+)
 # What Megatron has not: one of these beside a shared name settles whose it is.
-_PADDLE_SIGNS = ("sharding", "sharding_degree", "hybrid_parallel_topo_order", "enable_auto_parallel", "dp_degree")
+_PADDLE_SIGNS = ("use_expert_parallel", "sharding", "sharding_degree", "hybrid_parallel_topo_order", "enable_auto_parallel", "dp_degree")
 _FORMERS_STAGES = ("PT", "SFT", "DPO", "KTO", "RM", "VL-SFT", "VL-PT", "DPO-VL")
 
 

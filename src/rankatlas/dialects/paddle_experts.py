@@ -126,6 +126,11 @@ def layout_of(
         pipe = [("pp", sizes["pp"])]
         axes = [*(parts + pipe if first and inner == 1 else pipe + parts), ("mp", sizes["mp"])]
         shared = ("pp",)
+        if not first and min(moe, sizes["pp"]) > 1:
+            notes.append(
+                f"fleet 3.3 makes overlapping sharding groups here, and leaves ranks out: with pp={sizes['pp']} outside"
+                f" moe_sharding={moe} it joins groups of different stages; sharding_first avoids it"
+            )
     dense = Mesh.from_axes([axis for axis in axes if axis[0] != "cp" or cp > 1])
     names = ("moe_sharding", "pp", "ep") if first else ("pp", "moe_sharding", "ep")
     expert = Mesh.from_axes([(axis, sizes[axis]) for axis in names])

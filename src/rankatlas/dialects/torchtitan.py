@@ -168,7 +168,7 @@ def _notes(given: Given, facts: dict[str, Fact]) -> list[str]:
             notes += not_understood(inner, known, before=f"{section}.")
     if facts["etp"].value > 1 and facts["ep"].value > 1:
         notes.append(
-            f"expert_tensor_parallel_degree={facts['etp'].value} is of releases before 0.3, whose sparse mesh has one axis"
-            " more; it was left out"
+            f"expert_tensor_parallel_degree={facts['etp'].value} is of releases before 0.3, whose sparse mesh has one"
+            " axis more; it was left out"
         )
     return notes
