@@ -23,9 +23,6 @@ EXPERT_ROLES: Mapping[str, tuple[str, ...]] = {
     "etp": ("etp", "expert_tp", "tp", "mp", "model"),
     "edp": ("edp", "expert_dp", "expert_data", "efsdp", "moe_sharding", "dp"),
 }
-_DERIVED = ("data size", "batch mesh")  # origins of batches that a reader computed
-_ENORMOUS = 1 << 32  # beyond it the search for divisors takes noticeably long
-_MOST_SIZE = 1 << 12
 # Where the data of training is split: verl's Ulysses has a chart for that.
 DENSE_CHARTS = ("ulysses", "dense", "train_dense", "train", "actor")
 EXPERT_CHARTS = ("expert", "train_expert", "sparse", "train_sparse", "experts", "moe")
@@ -35,18 +32,6 @@ _OF_STEPS = ("prompts", "responses", "rollout_tp", "rollout_pp", "rollout_dp")
 _DERIVED = ("data size", "batch mesh")  # origins of batches that a reader computed
 _ENORMOUS = 1 << 32  # beyond it the search for divisors takes noticeably long
 _MOST_SIZE = 1 << 12
-# Where the data of training is split: verl's Ulysses has a chart for that.
-DENSE_CHARTS = ("ulysses", "dense", "train_dense", "train", "actor")
-EXPERT_CHARTS = ("expert", "train_expert", "sparse", "train_sparse", "experts", "moe")
-_SPLIT_DATA = (*DATA_AXES, "gtp_remat")  # Megatron's weight shards read data of their own
-_OF_STEPS = (
-    "prompts",
-    "responses",
-    "mini_batch",
-    "rollout_tp",
-    "rollout_pp",
-    "rollout_dp",
-)  # of reinforcement learning
 
 
 class Numbers:
