@@ -298,7 +298,7 @@ def test_lines_are_written_as_each_dialect_writes_them():
         ("paddlenlp-2.8", "args.json"): ['"tensor_parallel_degree": 4'],
         ("paddleformers-1.2", "args.yaml"): ["tensor_model_parallel_size: 4"],
         ("torchtitan-0.3", "run.log"): ["--parallelism.tensor_parallel_degree 4"],
-        ("torchtitan-0.1", "run.toml"): ["[parallelism] tensor_parallel_degree = 4"],
+        ("torchtitan-0.1", "run.toml"): ["tensor_parallel_degree = 4  # in [parallelism]"],
         ("deepspeed", "ds.json"): ['"tensor_parallel": {"autotp_size": 4}'],
         ("accelerate", "config.yaml"): ["parallelism_config_tp_size: 4"],
         ("verl", "run.log"): ["actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4"],
@@ -369,7 +369,7 @@ def test_seeds_that_follow_other_coordinates_are_a_finding(tmp_path):
     [
         ({"pp": 1, "virtual_stages": 2}, "RA106"),
         ({"pp": 1, "first_stage_layers": 3}, "RA106"),
-        ({"ep": 2, "layers": 4, "world": 4, "dp": 4}, "RA113"),
+        ({"ep": 2, "layers": 4, "hidden": 8, "heads": 2, "world": 4, "dp": 4}, "RA113"),
         ({"pp": 4, "virtual_stages": 2, "global_batch": 6, "micro_batch": 1, "dp": 1, "world": 4}, "RA132"),
         ({"pp": 4, "global_batch": 2, "micro_batch": 1, "dp": 1, "world": 4}, "RA133"),
         ({"tp": 8, "kv_heads": 4, "world": 8, "dp": 1}, "RA124"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import lcm
 
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown, up_to_next
@@ -53,8 +54,9 @@ def remainder(numbers: Numbers) -> Iterator[Finding]:
     each = (micro or 1) * data
     if batch % each == 0:
         return
-    below = batch // each * each
-    batches = [value for value in (below, below + each) if value > 0]
+    step = lcm(each, numbers["responses"]) if numbers.written("verl") else each  # verl counts prompts
+    below = batch // step * step
+    batches = [value for value in (below, below + step) if value > 0]
     facts = {
         "global_batch": batch,
         "micro_batch": micro or 1,

@@ -93,8 +93,8 @@ def inherited(numbers: Numbers) -> Iterator[Finding]:
 
 def unused(numbers: Numbers) -> Iterator[Finding]:
     """RA113: ep above 1 for a model that has no experts."""
-    model = numbers.get("hidden") or numbers.get("layers")
-    if numbers["ep"] > 1 and model and numbers.value("experts") is None:
+    model = all(numbers.get(name) for name in ("hidden", "layers", "heads")) or numbers.written("megatron")
+    if numbers["ep"] > 1 and model and numbers.get("layers") and numbers.value("experts") is None:
         severity = "error" if numbers.written("megatron") else "warning"
         yield Finding("RA113", severity, {"ep": numbers["ep"]}, [Fix({"ep": 1})])
 

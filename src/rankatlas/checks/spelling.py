@@ -237,7 +237,7 @@ def _written(numbers: Numbers, family: str, key: str, value: Any) -> str:
         inner = f'"{name}": {_json(value)}'
         return f'"{section}": {{{inner}}}' if section else inner
     if style == "toml":
-        return f"[{section}] {name} = {_json(value)}" if section else f"{name} = {_json(value)}"
+        return f"{name} = {_json(value)}" + (f"  # in [{section}]" if section else "")
     if style == "yaml":
         return f"{section}: {{{name}: {value}}}" if section else f"{name}: {value}"
     return f"--{key} {value}"
