@@ -45,6 +45,7 @@ TABLES: tuple[Table, ...] = (
     Table("paddleformers_args", "paddleformers", "paddle_args_facts.py", ("paddleformers",)),
     Table("megatron", "megatron", "megatron_facts.py"),
     Table("megatron_live", "megatron", "megatron_live_facts.py"),
+    Table("megatron_pipeline", "megatron", "megatron_pipeline_facts.py"),
     Table("deepspeed", "deepspeed", "deepspeed_facts.py"),
     Table("deepspeed_experts", "deepspeed", "deepspeed_experts_facts.py"),
     Table("paddle_experts", "paddle", "paddle_experts_facts.py"),

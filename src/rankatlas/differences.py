@@ -155,6 +155,8 @@ def _said(job: Job, defaults: Mapping[str, None]) -> dict[str, Fact]:
         for axis in data_axes(mesh):
             size *= mesh.size(axis)
         facts.append(Fact("data ranks", size, "the layout"))
+        order = ", ".join(axis for axis in mesh.axes if mesh.size(axis) > 1)
+        facts.append(Fact("order", order, "outer → inner"))
     if job.seed is not None:
         facts.append(Fact("seed", job.seed, "given"))
     return {fact.name: fact for fact in (*facts, *job.settings.values())}

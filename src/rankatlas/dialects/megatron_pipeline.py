@@ -13,7 +13,7 @@ from rankatlas.job import Fact
 PICTURE = "pipeline_model_parallel_layout"
 _ENDS = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
 _POLICIES = {(True, False): "embedding", (False, True): "loss", (True, True): "embedding-and-loss"}
-_REPEATED = re.compile(r"\(([^()]{1,4096})\)\*(\d{1,5})|([A-Za-z])\*(\d{1,5})")
+_REPEATED = re.compile(r"\(([^()]{1,4096})\)\*(\d{1,5})|([A-Za-z|])\*(\d{1,5})")
 _LONGEST = 1 << 16
 
 
