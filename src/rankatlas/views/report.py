@@ -27,7 +27,7 @@ def report(
         "source": numbers.source,
         "format": numbers.format,
         "notation": None if layout is None else str(layout),
-        "world_size": numbers.get("world"),
+        "world_size": numbers.get("world") if layout is None else layout.world_size,
         "order": {name: list(mesh.axes) for name, mesh in charts.items()},
         "understood": _understood(numbers, charts),
         "notes": list(numbers.notes),
