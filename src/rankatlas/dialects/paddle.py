@@ -51,7 +51,7 @@ def evidence(given: Given) -> int:
     shared = [name for name in _SHARED_WITH_MEGATRON if name in names]
     if shared and (any(name in names for name in _PADDLE_SIGNS) or given.at("stage") in _FORMERS_STAGES):
         return 2
-    if any(name in nlp for name in names):
+    if any(name in nlp and name not in _SHARED_WITH_MEGATRON for name in names):
         return 2
     return 1 if shared else 0
 
