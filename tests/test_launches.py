@@ -1,4 +1,4 @@
-"""Public configurations, their relevant parts as facts, read in the style people have them in: logs, dumps, scripts, files.
+"""Public configurations, their relevant parts as facts, read in the styles people have: logs, dumps, scripts, files.
 
 `tests/cases/launches.json` names the source of each; its layout was worked out from the framework's rules by hand.
 """
@@ -15,7 +15,6 @@ from launch_texts import STYLES
 from rankatlas.dialects import read_config
 
 CASES = json.loads(Path(__file__, "../cases/launches.json").resolve().read_text(encoding="utf-8"))
-RESOLVED = ("log", "toml", "yaml", "json")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])

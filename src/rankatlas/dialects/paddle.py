@@ -33,7 +33,14 @@ _SHARED_WITH_MEGATRON = (
     "expert_model_parallel_size",
 )
 # What Megatron has not: one of these beside a shared name settles whose it is.
-_PADDLE_SIGNS = ("use_expert_parallel", "sharding", "sharding_degree", "hybrid_parallel_topo_order", "enable_auto_parallel", "dp_degree")
+_PADDLE_SIGNS = (
+    "use_expert_parallel",
+    "sharding",
+    "sharding_degree",
+    "hybrid_parallel_topo_order",
+    "enable_auto_parallel",
+    "dp_degree",
+)
 _FORMERS_STAGES = ("PT", "SFT", "DPO", "KTO", "RM", "VL-SFT", "VL-PT", "DPO-VL")
 
 

@@ -17,7 +17,8 @@ _MOST_OPTIONS = 5000
 _MOST_EXPANDED = 100_000  # characters of one value with its variables filled in
 _AN_OPTION = re.compile(r"(?:^|\s)(?:--[a-z][\w.-]*(?:=|\s)|'?\+{0,2}[a-z]\w*\.[\w.]+=)")
 _A_START = re.compile(
-    r"^[ \t]*(?:\w+=\S*[ \t]+)*(?:export[ \t]+\w+=|torchrun|deepspeed|accelerate launch|srun|mpirun|python[\d.]*|fleetrun)\b",
+    r"^[ \t]*(?:\w+=\S*[ \t]+)*"
+    r"(?:export[ \t]+\w+=|torchrun|deepspeed|accelerate launch|srun|mpirun|python[\d.]*|fleetrun)\b",
     re.MULTILINE,
 )
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")

@@ -211,4 +211,3 @@ class _Reader:
             match = re.compile(rf"^\t*{end}$", re.MULTILINE).search(self.text, self.place)
             self._move(match.end() if match else len(self.text))
         self.waiting.clear()
-
