@@ -53,15 +53,18 @@ MEGATRON = {
 MAPPINGS = {None: False, "tp-cp-ep-dp-pp": False, "tp-cp-ep-pp-dp": True}
 
 
+MEGATRON_ASKED = [fact for fact in facts("megatron_live", "live") if fact["given"].get("order") in MAPPINGS]
+
+
 class TestMegatron:
-    asked = [fact for fact in facts("megatron_live", "live") if fact["given"].get("order") in MAPPINGS]
-
     def test_there_are_dozens_with_experts_and_both_orders(self):
-        assert len(self.asked) >= 40
-        assert sum("expert_model_parallel_size" in fact["given"] for fact in self.asked) >= 15
-        assert any(MAPPINGS[fact["given"].get("order")] for fact in self.asked)
+        assert len(MEGATRON_ASKED) >= 40
+        assert sum("expert_model_parallel_size" in fact["given"] for fact in MEGATRON_ASKED) >= 15
+        assert any(MAPPINGS[fact["given"].get("order")] for fact in MEGATRON_ASKED)
 
-    @pytest.mark.parametrize("fact", asked, ids=lambda fact: f"{fact['world']}-{sorted(fact['given'].items())}")
+    @pytest.mark.parametrize(
+        "fact", MEGATRON_ASKED, ids=lambda fact: f"{fact['world']}-{sorted(fact['given'].items())}"
+    )
     def test_groups(self, read, fact):
         given = {name: value for name, value in fact["given"].items() if name != "order"}
         given |= {"use_tp_pp_dp_mapping": MAPPINGS[fact["given"].get("order")], "num_experts": 8, "num_layers": 12}
@@ -108,7 +111,8 @@ class TestPaddleExperts:
         given = {
             "tensor_model_parallel_size": sizes["model"], "pipeline_model_parallel_size": sizes["pipe"],
             "sharding": "stage1", "context_parallel_size": sizes["context"], "use_expert_parallel": True,
-            "expert_model_parallel_size": sizes["expert"], "reorder_pipeline_priority": fact["order"].startswith("reorder"),
+            "expert_model_parallel_size": sizes["expert"],
+            "reorder_pipeline_priority": fact["order"].startswith("reorder"),
         }  # fmt: skip
         if not given["reorder_pipeline_priority"]:
             given["hybrid_parallel_topo_order"] = fact["order"]
@@ -159,22 +163,23 @@ class TestDeepspeedExperts:
         assert lists(expert.groups("expert_data")) == sorted(map(sorted, data_groups))
 
 
-class TestTorchtitan:
-    axes = {
-        "pp": ["pp"], "batch": ["dp_replicate", "dp_shard"], "dp": ["dp_replicate", "dp_shard"],
-        "loss": ["dp_replicate", "dp_shard", "cp"], "dp_replicate": ["dp_replicate"], "cp": ["cp"], "tp": ["tp"],
-        "dp_shard": ["dp_shard"], "ep": ["ep"], "efsdp": ["efsdp"],
-    }  # fmt: skip
-    names = {
-        "pp": "pipeline_parallel_degree", "dp_replicate": "data_parallel_replicate_degree",
-        "dp_shard": "data_parallel_shard_degree", "cp": "context_parallel_degree", "tp": "tensor_parallel_degree",
-        "ep": "expert_parallel_degree",
-    }  # fmt: skip
+TITAN_AXES = {
+    "pp": ["pp"], "batch": ["dp_replicate", "dp_shard"], "dp": ["dp_replicate", "dp_shard"],
+    "loss": ["dp_replicate", "dp_shard", "cp"], "dp_replicate": ["dp_replicate"], "cp": ["cp"], "tp": ["tp"],
+    "dp_shard": ["dp_shard"], "ep": ["ep"], "efsdp": ["efsdp"],
+}  # fmt: skip
+TITAN_NAMES = {
+    "pp": "pipeline_parallel_degree", "dp_replicate": "data_parallel_replicate_degree",
+    "dp_shard": "data_parallel_shard_degree", "cp": "context_parallel_degree", "tp": "tensor_parallel_degree",
+    "ep": "expert_parallel_degree",
+}  # fmt: skip
 
+
+class TestTorchtitan:
     @pytest.mark.parametrize("fact", facts("torchtitan"), ids=lambda fact: f"{fact['world']}-{fact['given']}")
     def test_groups(self, read, fact):
         given = fact["given"]
-        content = {"parallelism": {self.names[axis]: size for axis, size in given.items()}}
+        content = {"parallelism": {TITAN_NAMES[axis]: size for axis, size in given.items()}}
         if "error" in fact:
             with pytest.raises(DegreeError):
                 read(content, None, fact["world"])
@@ -184,13 +189,14 @@ class TestTorchtitan:
             part = "sparse" if name in ("ep", "efsdp") else "dense"
             if part == "sparse" and given["ep"] == 1:
                 continue
-            assert sorted(chart(layout, part).group(*self.axes[name], rank=fact["rank"])) == ranks, name
+            assert sorted(chart(layout, part).group(*TITAN_AXES[name], rank=fact["rank"])) == ranks, name
+
+
+MEANT = [fact for fact in facts("accelerate") if "answer" in fact]
 
 
 class TestAccelerate:
-    meant = [fact for fact in facts("accelerate") if "answer" in fact]
-
-    @pytest.mark.parametrize("fact", meant, ids=lambda fact: str(fact["given"]))
+    @pytest.mark.parametrize("fact", MEANT, ids=lambda fact: str(fact["given"]))
     def test_the_mesh(self, read, fact):
         layout = read(fact["given"], "accelerate").layout
         names, shape = fact["answer"]

@@ -2,7 +2,8 @@
 
     python accelerate_facts.py OUT
 
-A fact has the sizes (`given`) and the names and shape of the mesh, outer → inner (axes of size 1 are not in it), or `error`.
+A fact has the sizes (`given`) and the names and shape of the mesh, outer → inner (axes of size 1 are not in it), or
+`error`.
 """
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ def rollout(world: int, given: dict[str, int]) -> list[Any]:
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     wanted = ("infer_tp", "infer_pp", "infer_world_size", "dp", "rollout_device_mesh")
     for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef) and any("infer_world_size" in ast.unparse(one) for one in function.body):
+        if isinstance(function, ast.FunctionDef) and any(
+            "infer_world_size" in ast.unparse(one) for one in function.body
+        ):
             block = next(body for body in _bodies(function) if any(_sets(one) == "infer_world_size" for one in body))
             chosen = [one for one in block if _sets(one) in wanted or isinstance(one, ast.Assert)]
             namespace = {

@@ -28,6 +28,7 @@ VERBS = MappingProxyType(
         "check": "A launch: what it says, what is wrong with it, and what to paste.",
         "check-groups": "The groups a job really made, held against the layout it should have.",
         "seeds": "Which ranks share which random stream, and whether a scheme of seeds collides.",
+        "convert": "A launch in the words of another framework, proven to give the same groups.",
         "completion": "The script that completes commands in bash, zsh or fish.",
     }
 )
@@ -88,7 +89,7 @@ def cli() -> None:
     """Where every rank of a hybrid-parallel training job stands.
 
     A LAYOUT is notation such as 'pp=4 dp=2 tp=8' (outer to inner: neighbouring ranks differ along the last axis),
-    or a file: a stored layout, or training arguments of PaddleNLP or PaddleFormers.
+    or what a framework is launched with: its log, its configuration, a script, a command line.
     """
 
 

@@ -99,9 +99,9 @@ def keys_in(content: Mapping[str, Any]) -> str:
 def _is_toml(text: str) -> bool:
     """Whether the first line that is neither a comment nor `name = value` is `[section]`."""
     for line in text[:_MOST_YAML].splitlines():
-        line = line.strip()
-        if line and not line.startswith("#") and not _ASSIGNED.match(line):
-            return bool(_SECTION.fullmatch(line))
+        held = line.strip()
+        if held and not held.startswith("#") and not _ASSIGNED.match(held):
+            return bool(_SECTION.fullmatch(held))
     return False
 
 

@@ -139,7 +139,8 @@ class Given(Mapping[str, Any]):
         >>> Given({"model": {"tp": 2}, "tp": None}, source="").flat(["", "model"])["tp"]
         2
         """
-        values: dict[str, Any] = {}
+        launcher = self.values_.get("launcher")  # what a script's launcher says is of no section
+        values: dict[str, Any] = {"launcher": launcher} if isinstance(launcher, Mapping) else {}
         origins = dict(self.origins)
         for section in sections:
             inner = self.values_ if not section else self.at(section)

@@ -90,8 +90,8 @@ class MegatronArguments(Pairs):
 
     __slots__ = ()
     dialect = "megatron"
-    begins = re.compile(r"-{4,} ?(?:\w+ )?arguments ?-{4,}")
-    ends = re.compile(r"-{4,} ?end of (?:\w+ )?arguments ?-{4,}")
+    begins = re.compile(r"(?<!-)-{4,} ?(?:\w{1,40} )?arguments ?-{4,}")
+    ends = re.compile(r"(?<!-)-{4,} ?end of (?:\w{1,40} )?arguments ?-{4,}")
     pair = re.compile(r"(?:^|[\s:\])>])([A-Za-z_]\w*) \.{1,48} (.*)$")
 
 
@@ -100,7 +100,7 @@ class PaddleArguments(Pairs):
 
     __slots__ = ()
     dialect = "paddle"
-    begins = re.compile(r"(\w+) Configuration Arguments")
+    begins = re.compile(r"(?<!\w)(\w{1,40}) Configuration Arguments")
     ends = re.compile(r"")
     pair = re.compile(r"(?:^|[\s\])-])([A-Za-z_]\w*) *: (.*)$")
 

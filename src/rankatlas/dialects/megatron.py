@@ -23,10 +23,10 @@ _SHARDS, _EXPERT_SHARDS = "tensor_parallel_num_weight_shards", "expert_tensor_pa
 _REMAT, _EXPERT_REMAT = "gtp_weight_remat_size", "expert_gtp_weight_remat_size"
 _SHARED = (_TP, _PP, _CP, _EP)  # with PaddleFormers
 _OWN = (
-    _ETP, _SHARDS, _EXPERT_SHARDS, "use_tp_pp_dp_mapping", "use_distributed_optimizer", "micro_batch_size", "global_batch_size", "num_layers",
-    "num_attention_heads", "hidden_size", "seq_length", "encoder_seq_length", "transformer_impl",
-    "num_layers_per_virtual_pipeline_stage", "max_position_embeddings", "num_moe_experts", "distributed_backend",
-    "num_distributed_optimizer_instances", "recompute_granularity", "untie_embeddings_and_output_weights",
+    _ETP, _SHARDS, _EXPERT_SHARDS, "use_tp_pp_dp_mapping", "use_distributed_optimizer", "micro_batch_size",
+    "global_batch_size", "num_layers", "num_attention_heads", "hidden_size", "seq_length", "encoder_seq_length",
+    "transformer_impl", "num_layers_per_virtual_pipeline_stage", "max_position_embeddings", "num_moe_experts",
+    "distributed_backend", "num_distributed_optimizer_instances", "untie_embeddings_and_output_weights",
 )  # fmt: skip
 # Known, and without an axis of their own.
 _OTHER = (

@@ -33,7 +33,14 @@ _SHARED_WITH_MEGATRON = (
     "expert_model_parallel_size",
 )
 # What Megatron has not: one of these beside a shared name settles whose it is.
-_PADDLE_SIGNS = ("use_expert_parallel", "sharding", "sharding_degree", "hybrid_parallel_topo_order", "enable_auto_parallel", "dp_degree")
+_PADDLE_SIGNS = (
+    "use_expert_parallel",
+    "sharding",
+    "sharding_degree",
+    "hybrid_parallel_topo_order",
+    "enable_auto_parallel",
+    "dp_degree",
+)
 _FORMERS_STAGES = ("PT", "SFT", "DPO", "KTO", "RM", "VL-SFT", "VL-PT", "DPO-VL")
 
 
@@ -51,7 +58,7 @@ def evidence(given: Given) -> int:
     shared = [name for name in _SHARED_WITH_MEGATRON if name in names]
     if shared and (any(name in names for name in _PADDLE_SIGNS) or given.at("stage") in _FORMERS_STAGES):
         return 2
-    if any(name in nlp for name in names):
+    if any(name in nlp and name not in _SHARED_WITH_MEGATRON for name in names):
         return 2
     return 1 if shared else 0
 

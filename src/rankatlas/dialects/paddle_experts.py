@@ -115,7 +115,7 @@ def layout_of(
         if inner % cp:
             raise ArgumentsError(
                 f"cp={cp} would reach over the pipeline stages between moe_sharding={moe} and the inner"
-                f" sharding={inner}; no axis of one mesh is that: choose a cp that divides the inner sharding, or pp_first",
+                f" sharding={inner}; no axis of one mesh is that: choose a cp that divides the inner sharding",
                 names=(_CP,),
             )
         axes = [("moe_sharding", moe), ("pp", sizes["pp"]), ("sharding", inner // cp), ("cp", cp), ("mp", sizes["mp"])]

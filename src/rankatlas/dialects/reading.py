@@ -8,7 +8,7 @@ from typing import Any
 
 from rankatlas.core import parse_layout
 from rankatlas.core.description import ATLAS_FORMAT, MESH_FORMAT, layout_from_dict
-from rankatlas.dialects import recorded
+from rankatlas.dialects import own, recorded
 from rankatlas.dialects.content import notation_in, parse, settings
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.log_blocks import given_in
@@ -31,7 +31,8 @@ def read_config(
     """The job that `source` describes: notation, a command line, the path of a file or pipe, or "-" (standard input).
 
     Text with `=` that names no file is notation, and text with options such as `--tensor-model-parallel-size 2` a
-    command line.  `format` is NAME or NAME@release, a name of `FORMATS`, and overrides what the content suggests.  `sets`
+    command line.  `format` is NAME or NAME@release, a name of `FORMATS`, and overrides what the content suggests.
+    `sets`
     gives variables of a script, or settings, name → text.  Logs are scanned as a stream for the configuration that a
     framework printed.  Cost: O(bytes); of all but logs at most 16 MiB are read.
 
@@ -104,6 +105,8 @@ def _refuse_notation(format: str | None, source: str, sets: Mapping[str, str], w
 
 def _stored(content: Mapping[str, Any], source: str, name: str | None, world_size: int | None) -> Job:
     detected = str(content.get("format", ""))
+    if detected == own.FORMAT:
+        return own.read(content, source, world_size)
     if name is None and detected not in (MESH_FORMAT, ATLAS_FORMAT):
         raise SourceError(
             f"{shown(source)} has format {shown(detected)}, which this release does not know", source=source

@@ -12,9 +12,15 @@ from rankatlas.dialects.literals import value_of
 from rankatlas.dialects.shell_words import Word, commands
 from rankatlas.errors import SourceError, shown
 
-_MOST_TEXT = 1 << 20  # characters of a script
+_MOST_TEXT = 1 << 18  # characters of a script
 _MOST_OPTIONS = 5000
 _MOST_EXPANDED = 100_000  # characters of one value with its variables filled in
+_AN_OPTION = re.compile(r"(?:^|\s)(?:--[a-z][\w.-]*(?:=|\s)|'?\+{0,2}[a-z]\w*\.[\w.]+=)")
+_A_START = re.compile(
+    r"^[ \t]*(?:\w+=\S*[ \t]+)*"
+    r"(?:export[ \t]+\w+=|torchrun|deepspeed|accelerate launch|srun|mpirun|python[\d.]*|fleetrun)\b",
+    re.MULTILINE,
+)
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _DIRECTIVE = re.compile(r"^#(?:SBATCH|PBS)\s+(.*)$", re.MULTILINE)
@@ -88,21 +94,13 @@ def is_script(text: str) -> bool:
     False
     """
     head = text[:_MOST_TEXT]
-    if re.match(r"#!\s*\S*\b(ba|z|k|da)?sh\b", head) or re.match(r"#!\s*/usr/bin/env\s+(ba|z)?sh", head):
+    if re.match(r"#![^\n]*\b(ba|z|k|da)?sh\b", head) or re.search(r"^#SBATCH[ \t]", head, re.MULTILINE):
         return True
-    if re.search(r"^#SBATCH\s", head, re.MULTILINE):
-        return True
-    begins = re.search(r"^\s*(?!#)\S", head, re.MULTILINE)
-    first = head[begins.start() :].split(None, 1)[0] if begins else ""
+    lines = (line.strip() for line in head.splitlines())
+    first = next((line for line in lines if line and not line.startswith("#")), "")
     if first.startswith("--") and _OPTION.match(first):
         return True
-    return bool(re.search(r"(^|\s)--[a-z][\w.-]*(=|\s)", head)) and bool(
-        re.search(
-            r"^\s*(\w+=\S*\s+)*(export \w+=|torchrun|deepspeed|accelerate launch|srun|mpirun|python[\d.]*|fleetrun)\b",
-            head,
-            re.MULTILINE,
-        )
-    )
+    return bool(_AN_OPTION.search(head)) and bool(_A_START.search(head))
 
 
 def read_script(text: str, source: str, sets: Mapping[str, str]) -> Given:
@@ -117,7 +115,7 @@ def read_script(text: str, source: str, sets: Mapping[str, str]) -> Given:
     {'tp': 2, 'pp': 4}
     """
     if len(text) > _MOST_TEXT:
-        raise SourceError(f"{shown(source)} is larger than 1 MiB, too large for a script", source=source)
+        raise SourceError(f"{shown(source)} is larger than 256 KiB, too large for a script", source=source)
     script = _Script(sets)
     for match in _DIRECTIVE.finditer(text):
         script.directive(match.group(1), text.count("\n", 0, match.start()) + 1)
@@ -174,20 +172,23 @@ class _Script:
 
     def _assign(self, words: list[Word]) -> list[Word]:
         """Take the assignments a command begins with; what follows them."""
-        while words:
-            match = _ASSIGNMENT.match(words[0].text)
-            if not match or words[0].pieces[0][0] != "text":
-                return words
+        place = 0
+        while place < len(words):
+            word = words[place]
+            match = _ASSIGNMENT.match(word.text)
+            if not match or word.pieces[0][0] != "text":
+                break
             name, adds = match.groups()
-            value = Word(words[0].line)
-            value.pieces = [("text", words[0].text[match.end() :], None), *words[0].pieces[1:]]
-            value.quoted = words[0].quoted
-            values, words = [value], words[1:]
-            if words and words[0].text == "(" and len(value.pieces) == 1 and not value.text:
-                end = next((place for place, word in enumerate(words) if word.text == ")"), len(words))
-                values, words = words[1:end], words[end + 1 :]
+            value = Word(word.line)
+            value.pieces = [("text", word.text[match.end() :], None), *word.pieces[1:]]
+            value.quoted = word.quoted
+            place += 1
+            values = [value]
+            if place < len(words) and words[place].text == "(" and len(value.pieces) == 1 and not value.text:
+                end = next((at for at in range(place, len(words)) if words[at].text == ")"), len(words))
+                values, place = words[place + 1 : end], end + 1
             self._set(name, values, bool(adds))
-        return []
+        return words[place:]
 
     def _set(self, name: str, values: list[Word], adds: bool) -> None:
         if name in self.sets:

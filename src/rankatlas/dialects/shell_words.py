@@ -64,6 +64,7 @@ class _Reader:
     def command(self) -> list[Word]:
         words: list[Word] = []
         word: Word | None = None
+        inside = False  # an array such as NAME=( …
         text = self.text
         while self.place < len(text):
             char = text[self.place]
@@ -85,7 +86,7 @@ class _Reader:
                 if char == "\n":
                     self.line += 1
                     self._skip_documents()
-                    if _open(words):  # an array goes on over lines
+                    if inside:  # an array goes on over lines
                         word = None
                         continue
                 return words
@@ -93,6 +94,7 @@ class _Reader:
                 self.place += 1
                 single = Word(self.line)
                 single.add(char)
+                inside = char == "(" and (inside or bool(words and words[-1].text.endswith("=")))
                 words.append(single)
                 word = None
             elif char == "<" and text.startswith("<<", self.place) and not text.startswith("<<<", self.place):
@@ -209,14 +211,3 @@ class _Reader:
             match = re.compile(rf"^\t*{end}$", re.MULTILINE).search(self.text, self.place)
             self._move(match.end() if match else len(self.text))
         self.waiting.clear()
-
-
-def _open(words: list[Word]) -> bool:
-    """Whether the words end inside an array such as `NAME=( …`."""
-    depth = 0
-    for place, word in enumerate(words):
-        if word.text == "(" and place and words[place - 1].text.endswith("="):
-            depth = 1
-        elif word.text == ")" and depth:
-            depth = 0
-    return depth > 0

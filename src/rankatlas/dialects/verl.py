@@ -80,7 +80,8 @@ def _size(given: Given, name: str, path: str, default: int) -> Fact:
 
 def _train(given: Given, world: int) -> Job:
     """The actor's job."""
-    strategy = str(given.at(f"{_ACTOR}.strategy") or "fsdp")
+    own = given.at(f"{_ACTOR}.megatron")
+    strategy = str(given.at(f"{_ACTOR}.strategy") or ("megatron" if isinstance(own, Mapping) else "fsdp"))
     if strategy == "megatron":
         held = given.at(f"{_ACTOR}.megatron")
         inner = dict(held) if isinstance(held, Mapping) else {}
