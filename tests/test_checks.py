@@ -272,6 +272,29 @@ def test_lines_pasted_behind_a_command_line_of_megatron_are_read_and_pass(option
             assert finding.code not in codes(check_job(read(changed))), (finding, fix)
 
 
+@pytest.mark.parametrize("ending", ["json", "yaml"])
+def test_lines_pasted_into_a_job_of_our_own_are_read_and_pass(tmp_path, ending):
+    path = tmp_path / f"job.{ending}"
+    settings_ = {"layers": 30, "heads": 36, "global_batch": 30, "micro_batch": 4, "sequence_length": 4097}
+    content = {"format": "rankatlas.job", "version": 1, "layout": "pp=4 dp=2 cp=2 tp=8", "settings": settings_}
+
+    def read(content):
+        path.write_text(json.dumps(content))
+        return read_config(str(path))
+
+    findings = check_job(read(content))
+    assert codes(findings) == ["RA120", "RA130", "RA140", "RA151"]
+    for finding in findings:
+        assert finding.fixes
+        for fix in finding.fixes:
+            changed = {**content, "settings": dict(settings_)}
+            for line in fix.lines:
+                key, _, value = line.replace("  # in settings", "").replace('"', "").partition(": ")
+                place = changed if key in ("layout", "world_size") else changed["settings"]
+                place[key] = value if key == "layout" else json.loads(value)
+            assert finding.code not in codes(check_job(read(changed))), fix
+
+
 def test_lines_are_written_as_each_dialect_writes_them():
     changes = {"tp": 4}
     told = {}

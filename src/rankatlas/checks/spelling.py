@@ -264,24 +264,30 @@ def _world(numbers: Numbers, world: int) -> str:
         return f"python -m paddle.distributed.launch --nnodes {world // each} --nproc_per_node {each}"
     if family in KEYS:
         return f"torchrun --nnodes {world // each} --nproc-per-node {each}"
-    return f"--world-size {world}"
+    return f"world_size: {world}" if family == "rankatlas" else f"--world-size {world}"
 
 
 def _own(numbers: Numbers, changes: Mapping[str, Any]) -> list[str] | None:
-    """Changes in notation, and settings as the rankatlas format names them."""
+    """Changes in notation, and settings as the rankatlas format names them; None where neither can say one."""
     sizes = {name: value for name, value in changes.items() if name in (*numbers.axes, "dp") or _has(numbers, name)}
-    told = [f"{name}: {value}" for name, value in changes.items() if name not in sizes]
-    if not sizes:
-        return told
+    rest = {name: value for name, value in changes.items() if name not in sizes}
     layout = numbers.layout
-    if isinstance(layout, Atlas):
+    if isinstance(layout, Atlas) and sizes:
         return None  # the charts move together; no single line says how
-    if layout is None:
-        return [" ".join(f"{name}={value}" for name, value in sizes.items()), *told]
-    new = resized(layout, sizes, numbers.axes)
-    if new is None:
-        return None
-    return [f"layout: {new}" if numbers.format == "rankatlas" else new, *told]
+    if rest and numbers.format == "notation" and layout is not None:
+        return None  # notation has no settings
+    new = None
+    if sizes:
+        plain = " ".join(f"{name}={value}" for name, value in sizes.items())
+        new = plain if not isinstance(layout, Mesh) else resized(layout, sizes, numbers.axes)
+        if new is None:
+            return None
+    if numbers.format != "rankatlas":
+        return [*([new] if new else []), *(f"{name}: {value}" for name, value in rest.items())]
+    if numbers.source.endswith(".json"):
+        told = [f'"layout": {_json(new)}'] if new else []
+        return [*told, *(f'"{name}": {_json(value)}' for name, value in rest.items())]
+    return [*([f"layout: {new}"] if new else []), *(f"{name}: {value}  # in settings" for name, value in rest.items())]
 
 
 def _has(numbers: Numbers, name: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from rankatlas.core import parse_layout
 from rankatlas.errors import SourceError, shown
 from rankatlas.job import SETTINGS, Fact, Job
+from rankatlas.pipeline import POLICIES
 
 FORMAT = "rankatlas.job"
 VERSION = 1
@@ -69,6 +70,7 @@ def _settings(given: object, source: str) -> list[Fact]:
                 "stage_layers": "a list of positive integers",
                 "zero_stage": "0, 1, 2 or 3",
                 "cp_split": "contiguous or balanced",
+                "layer_split": f"one of {', '.join(POLICIES)}",
             }
             told = wanted.get(name, "text" if name in _WORDS else "a positive integer")
             raise SourceError(f"settings.{name} in {shown(source)} is {told}, not {shown(value)}", source=source)
@@ -83,6 +85,8 @@ def _fits(name: str, value: object) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3
     if name == "cp_split":
         return value in ("contiguous", "balanced")
+    if name == "layer_split":
+        return isinstance(value, str) and value in POLICIES
     return isinstance(value, str) and bool(value) if name in _WORDS else _positive(value)
 
 
