@@ -18,7 +18,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ import torch.distributed as dist
 
 from rankatlas import Mesh, live
 from rankatlas.adapters.torch_job import TorchStore
+from rankatlas.live.rounds import Round
 from rankatlas.records.kinds import sort_kinds
 from rankatlas.records.record import made_of
 
@@ -102,39 +102,39 @@ class Crowd:
     def agree(self, name: str, layout_of: Callable[[int], dict[str, Any]], silent: int | None = None) -> dict[str, Any]:
         """Rank 0's seconds, from its first word to the verdict, after everybody else has spoken."""
 
-        def speak(store: TorchStore, rank: int) -> str:
+        def speak(store: TorchStore, rank: int) -> tuple[Round, str]:
             fields = layout_of(rank)
-            digest = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-            said = json.dumps({"who": f"rank {rank} of {name}", "host": f"gpu-{rank // 8}", "fields": fields})
-            store.count(f"{name}/spoken")
-            return agreeing._announce(store, rank, self.world, said, digest)
+            digest = agreeing.digest_of(fields)
+            round_ = self.round(store, name, rank)
+            round_.say(json.dumps({"host": f"gpu-{rank // 8}", "fields": fields}).encode())
+            round_.count(f"same/{digest}")
+            return round_, digest
 
         def crowd(first: int) -> float:
             store = self.store()
             started = time.perf_counter()
             ranks = [rank for rank in range(first or SPEAKERS, self.world, SPEAKERS) if rank != silent]
-            rounds = {speak(store, rank) for rank in ranks}
+            rounds = [speak(store, rank)[0] for rank in ranks]
             taken = time.perf_counter() - started
             store.set(f"{name}/ready/{first}", b"1")
-            for round_ in rounds:
-                agreeing._await_verdict(store, round_, first, time.monotonic() + 100)
+            rounds[0].hear(100)
             return taken / len(ranks)
 
         paths = [self.folder / f"{name}{first}" for first in range(SPEAKERS)]
-        agreeing._PREFIX = name  # each question has keys of its own
         pids = [fork(lambda first=first: crowd(first), paths[first]) for first in range(SPEAKERS)]
         store = self.store()
         store.wait([f"{name}/ready/{first}" for first in range(SPEAKERS)], 200)
         started = time.perf_counter()
-        round_ = speak(store, 0)
-        fields = layout_of(0)
-        digest = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-        verdict = agreeing._judge(store, round_, self.world, digest, time.monotonic() + (0.1 if silent else 60))
-        verdict["readers"] = 0
-        store.set(f"{round_}/verdict", json.dumps(verdict).encode())
+        round_, digest = speak(store, 0)
+        verdict = agreeing.judge(round_, self.world, digest, time.monotonic() + (0.1 if silent else 60))
+        round_.answer(json.dumps(verdict).encode(), 0)
         taken = time.perf_counter() - started
         each = answers(pids, paths)
         return {"seconds": taken, "announcing": statistics.median(each), "verdict": verdict}
+
+    def round(self, store: TorchStore, topic: str, rank: int) -> Round:
+        """The round of one simulated rank: each needs a name of its own, where processes speak for many."""
+        return Round(store, topic, rank, self.world, me=f"rank {rank} of {topic}")
 
     def record(self) -> dict[str, float]:
         """Rank 0's seconds to gather, sort, infer and publish what every rank sees of its eleven kinds of groups."""
@@ -158,31 +158,34 @@ class Crowd:
             ranks = [{key: one[key] for key in ("rank", "host", "local_rank", "device")} for one in gathered]
             return made_of(ranks, kinds, None, "torch")
 
+        def packed(rank: int) -> bytes:
+            said = own(rank)
+            return recording._packed({**said, "groups": [recording._short(one) for one in said["groups"]]})
+
         def crowd(first: int) -> int:
             store = self.store()
             size = 0
             for rank in range(first or SPEAKERS, self.world, SPEAKERS):
-                said = own(rank)
-                packed = recording._packed({**said, "groups": [recording._short(one) for one in said["groups"]]})
-                size = max(size, len(packed))
-                store.set(f"record/1/rank/{rank}", packed)
-                store.count("record/1/arrived")
+                size = max(size, len(packed(rank)))
+                self.round(store, "record", rank).say(packed(rank))
             store.set(f"record/ready/{first}", b"1")
             return size
 
-        recording._PREFIX = "record"
-        recording._HEARD = 0.001  # nobody reads what is published here
         paths = [self.folder / f"record{first}" for first in range(SPEAKERS)]
         pids = [fork(lambda first=first: crowd(first), paths[first]) for first in range(SPEAKERS)]
         store = self.store()
         store.wait([f"record/ready/{first}" for first in range(SPEAKERS)], 200)
         started = time.perf_counter()
-        made = recording._gather(store, 0, self.world, own(0), 60, put_together)
+        round_ = self.round(store, "record", 0)
+        round_.say(packed(0))
+        made = put_together(recording._everyone(round_, self.world, 60))
+        answer = recording._packed({"record": made.to_dict(), "silent": None, "refused": None})
+        round_.answer(answer, 0)
         taken = time.perf_counter() - started
         if str(made.layout) != str(mesh) or made.unexplained:
             raise RuntimeError(f"{made.layout} was found instead of {mesh}; unexplained: {made.unexplained}")
         size = max(answers(pids, paths))
-        return {"seconds": taken, "bytes_from_a_rank": size, "bytes_of_the_record": len(store.get("record/1/all"))}
+        return {"seconds": taken, "bytes_from_a_rank": size, "bytes_of_the_record": len(answer)}
 
 
 def thousands(world: int, folder: Path) -> dict[str, float]:
@@ -193,7 +196,7 @@ def thousands(world: int, folder: Path) -> dict[str, float]:
     one = crowd.agree("one", lambda rank: other if rank == 5 else same)
     half = crowd.agree("half", lambda rank: other if rank >= world // 2 else same)
     silent = crowd.agree("silent", lambda rank: same, silent=world // 2 + 1)
-    if fine["verdict"].keys() - {"readers"} or one["verdict"]["camps"][0]["ranks"] != [5]:
+    if fine["verdict"] or one["verdict"]["camps"][0]["ranks"] != [5]:
         raise RuntimeError(f"wrong verdicts: {fine['verdict']}, {one['verdict']}")
     if len(half["verdict"]["camps"][0]["ranks"]) != world // 2 or silent["verdict"]["missing"] != [world // 2 + 1]:
         raise RuntimeError("wrong verdicts")

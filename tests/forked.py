@@ -27,9 +27,12 @@ def _run(work, rank, path):
 
 
 class Ranks:
-    """`count` processes that run `work(rank)`; `wait` returns what each said, None for those that died or hung."""
+    """`count` processes that run `work(rank)`; `wait` returns what each said, None for those that died or hung.
 
-    def __init__(self, work, count, folder, seconds=40.0):
+    It does not wait for ranks in `hang`, which are meant to stop; they are killed when the others have ended.
+    """
+
+    def __init__(self, work, count, folder, seconds=40.0, hang=()):
         self.paths = [Path(folder) / f"said{rank}" for rank in range(count)]
         self.deadline = time.monotonic() + seconds
         self.pids = []
@@ -38,10 +41,11 @@ class Ranks:
             if pid == 0:
                 _run(work, rank, path)
             self.pids.append(pid)
+        self.hang = {self.pids[rank] for rank in hang}
 
     def wait(self):
         left = dict.fromkeys(self.pids)
-        while left and time.monotonic() < self.deadline:
+        while left.keys() - self.hang and time.monotonic() < self.deadline:
             for pid in list(left):
                 if os.waitpid(pid, os.WNOHANG)[0]:
                     del left[pid]

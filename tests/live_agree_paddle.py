@@ -17,9 +17,13 @@ from rankatlas import live
 from rankatlas.errors import GroupMismatch, LayoutMismatch, RankSilent
 
 paddle.set_device("cpu")
+said = {"launched": live.agree("dp=2 mp=2", timeout=30).world_size}
+try:
+    live.agree("dp=4" if os.environ["PADDLE_TRAINER_ID"] == "1" else "dp=2 mp=2", timeout=30)
+except LayoutMismatch as error:
+    said["different before"] = error.odd_ranks
 dist.init_parallel_env()
 rank = dist.get_rank()
-said = {}
 
 
 def state():

@@ -215,7 +215,7 @@ def dies_after(victim):
         start(rank, 4, f"after{victim}")
         if rank == victim:
             module = sys.modules["rankatlas.live.agree"]  # the name in the package is the function
-            module._judge = module._await_verdict = die
+            module.judge = module.Round.hear = die
         return told(lambda: live.agree(FOUR, timeout=TIMEOUT))
 
     return work
@@ -284,8 +284,7 @@ def main():
     for name, (work, count) in scenarios.items():
         folder = FOLDER / name
         folder.mkdir()
-        # The keeper that is stopped is ended here, sooner than the others would need to notice.
-        running[name] = Ranks(work, count, folder, 12 if name == "keeper stopped" else 30)
+        running[name] = Ranks(work, count, folder, 30, hang=[0] if name == "keeper stopped" else [])
     said = {name: ranks.wait() for name, ranks in running.items()}
     for name, work, count in (("second job", job_on(shared.port, "second"), 4), ("healthy", healthy, 8)):
         (FOLDER / name).mkdir()

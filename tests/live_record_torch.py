@@ -9,6 +9,7 @@ Each layout is a job of its own in the same eight processes.
 import datetime
 import json
 import sys
+from itertools import permutations
 from pathlib import Path
 
 import torch
@@ -61,18 +62,22 @@ def said_of(made):
     }
 
 
+def start(rank, name):
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{FOLDER}/{name}.store",
+        rank=rank,
+        world_size=WORLD,
+        timeout=datetime.timedelta(seconds=30),
+    )
+
+
 def job(name, make):
     """One job in these processes: initialised, built, recorded, torn down."""
 
     def run(rank):
         torch.set_num_threads(1)
-        dist.init_process_group(
-            "gloo",
-            init_method=f"file://{FOLDER}/{name}.store",
-            rank=rank,
-            world_size=WORLD,
-            timeout=datetime.timedelta(seconds=30),
-        )
+        start(rank, name)
         try:
             return make(rank)
         finally:
@@ -130,6 +135,25 @@ def hsdp(rank):
     return said
 
 
+def orders(rank):
+    """Two dozen layouts of three axes, a dozen of two, one after the other: notation → what was inferred."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    found = {}
+    cubes = [list(zip(axes, (2, 2, 2))) for axes in permutations(("pp", "dp", "cp", "tp"), 3)]
+    planes = [list(zip(axes, (4, 2))) for axes in permutations(("pp", "dp", "cp", "tp"), 2)]
+    for number, axes in enumerate(cubes + planes):
+        if number:
+            dist.barrier()
+            dist.destroy_process_group()
+            start(rank, f"orders{number}")
+        names, sizes = zip(*axes)
+        init_device_mesh("cpu", sizes, mesh_dim_names=names)
+        made = live.record()
+        found[" ".join(f"{name}={size}" for name, size in axes)] = [str(made.layout), made.unexplained]
+    return found
+
+
 def nameless(rank):
     """Groups along two axes, made by new_group with no word about them, and ends of the pipeline for some ranks."""
     mesh = parse_mesh("pp=4 tp=2")
@@ -157,9 +181,9 @@ def main():
     if JOB == "megatron":
         jobs = {f"{sizes}": megatron_job(sizes, notation) for sizes, notation in MEGATRON}
     else:
-        jobs = {"hsdp": hsdp, "nameless": nameless, "irregular": irregular}
+        jobs = {"hsdp": hsdp, "nameless": nameless, "irregular": irregular, "orders": orders}
     runs = [job(f"job{number}", make) for number, make in enumerate(jobs.values())]
-    said = Ranks(lambda rank: [run(rank) for run in runs], WORLD, FOLDER, 50).wait()
+    said = Ranks(lambda rank: [run(rank) for run in runs], WORLD, FOLDER, 80).wait()
     answers = {name: [one and one[number] for one in said] for number, name in enumerate(jobs)}
     print(json.dumps({"megatron": MEGATRON, "answers": answers}))
 

@@ -124,13 +124,13 @@ class TestSilence:
     def test_rank_0_never_comes(self, said):
         dead, *living = said["rank 0 dies before"]
         assert dead is None
-        all_told(living, "RankSilent", "rank 0 gave no verdict", "never announced its layout")
+        all_told(living, "RankSilent", "rank 0 gave no answer", "it never came")
         assert [answer["ranks"] for answer in living] == [[0]] * 3
 
     def test_rank_0_dies_after_its_word(self, said):
         dead, *living = said["rank 0 dies after"]
         assert dead is None
-        all_told(living, "RankSilent", "rank 0 gave no verdict", "fell silent")
+        all_told(living, "RankSilent", "rank 0 gave no answer", "fell silent")
 
     def test_rank_0_is_killed_and_the_store_with_it(self, said):
         dead, *living = said["keeper killed"]
@@ -165,6 +165,7 @@ def test_paddle(tmp_path):
     environments = paddle_environments(master, ports)
     said = run_all([[sys.executable, str(HERE / "live_agree_paddle.py")]] * world, environments, tmp_path)
     for answers in said:
+        assert (answers["launched"], answers["different before"]) == (4, [1])  # before init_parallel_env
         assert answers["agreed"] == 4
         assert answers["different"]["odd_ranks"] == [3]
         assert "dp is 4, elsewhere 2" in answers["different"]["text"]
@@ -218,6 +219,30 @@ class TestFields:
     def test_no_layout(self, nothing):
         with pytest.raises(InputError, match="a layout to agree on is"):
             layout_fields(nothing)
+
+    def test_the_order_of_a_dict_of_axes(self):
+        assert layout_fields({"pp": 2, "tp": 4})["order"] == "pp tp"
+        assert layout_fields({"pp": 2, "tp": 4}) != layout_fields({"tp": 4, "pp": 2})
+        assert "order" not in layout_fields({"tensor_model_parallel_size": 2, "seed": 1})
+
+    def test_lists_of_a_namespace(self):
+        def fields(split):
+            return layout_fields(argparse.Namespace(pipeline_parallel_layout=split, tp=2))
+
+        assert fields([[1, 2], [3]]) != fields([[1], [2, 3]])
+        assert fields([0.5, 0.25]) != fields([0.25, 0.5])
+        long = list(range(500))
+        assert fields(long) == fields(list(long)) != fields([*long[:-1], 0])
+        assert len(fields(long)["pipeline_parallel_layout"]) < 100
+        assert fields([Stranger()]) == fields([Stranger()])
+
+    def test_two_keys_that_read_the_same(self):
+        with pytest.raises(InputError, match="two keys to agree on read the same"):
+            flat({1: "a", "1": "b"})
+        with pytest.raises(InputError, match="read the same"):
+            flat({"a": {"b": 1}, "a.b": 2})
+        with pytest.raises(InputError, match="read the same"):
+            flat({"a.b": 2, "a": {"b": 1}})
 
     def test_too_many(self):
         with pytest.raises(InputError, match="more than 2000 fields"):
@@ -327,15 +352,15 @@ class TestCamps:
 
 class TestWithin:
     def test_an_answer(self):
-        assert within(5, lambda: 7) == 7
+        assert within(5, lambda stop: 7) == 7
 
     def test_an_error(self):
         with pytest.raises(ZeroDivisionError):
-            within(5, lambda: 1 // 0)
+            within(5, lambda stop: 1 // 0)
 
     def test_no_answer(self):
         with pytest.raises(RankSilent, match="has not answered") as caught:
-            within(0.05, lambda: time.sleep(0.5))
+            within(0.05, lambda stop: time.sleep(0.5))
         assert caught.value.ranks == [0]
 
     def test_who_this_process_is(self):

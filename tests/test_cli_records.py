@@ -66,6 +66,32 @@ class TestShow:
         }
         assert facts["notes"] == ["these groups are not of this layout: debug"]
 
+    def test_every_ranks_groups_for_other_tools(self, run, write):
+        path = write(MESH, [*kinds_of(MESH), Kind("both", groups(MESH, "pp", "tp")), Kind("debug", [[0, 5]])])
+        tables = run("show", path, "--format", "flagscale").json
+        assert tables["parallelism_to_groups"] == {
+            **{axis: groups(MESH, axis) for axis in ("pp", "dp", "tp")},
+            "tp-pp": groups(MESH, "pp", "tp"),
+            "debug": [[0, 5]],
+        }
+        numbers = tables["rank_to_parallelism_to_group_id"]
+        assert list(numbers) == [str(rank) for rank in range(16)]
+        for rank in range(16):
+            expected = {axis: MESH.group(axis, rank=rank).index for axis in MESH.axes}
+            expected["tp-pp"] = MESH.group("pp", "tp", rank=rank).index
+            assert numbers[str(rank)] == expected | ({"debug": 0} if rank in (0, 5) else {})
+        assert tables["rank_to_host_and_device"]["6"] == {"host": "gpu-1", "local_rank": 2, "device": "cuda:2"}
+
+    def test_a_layout_for_other_tools(self, run):
+        tables = run("show", str(MESH), "--format", "flagscale").json
+        assert "rank_to_host_and_device" not in tables
+        assert tables["parallelism_to_groups"]["tp-pp"] == groups(MESH, "pp", "tp")
+        atlas = "dense: pp=2 dp=4 tp=2; expert: pp=2 tp=2 ep=4; shared: pp"
+        names = run("show", atlas, "--format", "flagscale").json["parallelism_to_groups"]
+        assert {"pp", "dp", "dense.tp", "expert.tp", "ep"} <= names.keys()
+        assert run("show", "dp=2097152", "--format", "flagscale").code == 2
+        assert run("show", str(MESH), "--format", "flagscale", "--axis", "tp").code == 2
+
     def test_an_inferred_layout_says_so(self, run, write):
         facts = run("show", write(MESH, expect=False), "--json").json
         assert facts["notation"] == str(MESH)
@@ -230,7 +256,7 @@ class TestCheckGroups:
         assert fault["ranks"] == [0, 1, 4]
         facts = run("check-groups", write(MESH), str(MESH), "--json").json
         assert facts["ok"]
-        assert facts["kinds"]["DATA_PARALLEL_GROUP"] == "dp"
+        assert {"description": "DATA_PARALLEL_GROUP", "axes": "dp"} in facts["kinds"]
 
     def test_groups_that_are_not_there(self, run, write):
         answer = run("check-groups", write(MESH), str(MESH), "--axis", "dp+tp")

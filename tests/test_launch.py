@@ -446,3 +446,16 @@ def test_torchrun_started_by_mpi_as_on_two_nodes(mpiexec, tmp_path):
     shell = ["sh", "-c", f"exec {torchrun} {node} program.py {tmp_path}"]
     said = run([*command, "-n", 2, *shell], tmp_path, **ROOT)
     check(said, "torchrun", [(rank, 4, rank % 2, 2, rank // 2, 2) for rank in range(4)])
+
+
+@pytest.mark.parametrize("environ", [5, "RANK=0", [("RANK", "0")]])
+def test_no_environment(environ):
+    with pytest.raises(LaunchError, match="environ is a mapping"):
+        Launch.detect(environ)
+
+
+def test_more_nodes_than_processes():
+    said = {"RANK": "3", "WORLD_SIZE": "8", "GROUP_WORLD_SIZE": "9", "TORCHELASTIC_RUN_ID": "x"}
+    with pytest.raises(LaunchError, match=r"GROUP_WORLD_SIZE=9, but WORLD_SIZE=8 allows node counts up to 8"):
+        Launch.detect(said)
+    assert Launch.detect({**said, "GROUP_WORLD_SIZE": "8"}).node_count == 8

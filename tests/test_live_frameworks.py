@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from test_live_groups import HERE, environment, free_ports, run_all
+from test_live_groups import HERE, environment, free_ports, paddle_environments, run_all
 
 pytestmark = pytest.mark.live
 
@@ -155,3 +155,75 @@ class TestLightning:
     def test_a_job_of_one_process_is_left_alone(self, lightning):
         (answers,) = lightning("alone", 1)
         assert (answers["error"], answers["steps"], answers["agreed"], answers["layout"]) == (None, 2, None, None)
+
+
+FLEET = {
+    "dense: sharding=4; expert: moe_sharding=2 ep=2": {
+        "expert_parallel": "expert.ep",
+        "moe_sharding_parallel": "expert.moe_sharding",
+        "sharding_parallel": "dense.sharding",
+    },
+    "sep=2 mp=2": {"sep_parallel": "sep", "model_parallel": "mp", "data_sep_parallel": "sep"},
+    "mp=2 pp=2": {"pipe_parallel": "pp", "model_parallel": "mp"},
+    "sharding=2 dp=2": {"sharding_parallel": "sharding", "data_parallel": "dp"},
+}
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    """What four ranks say of every layout that Paddle's fleet made the groups of."""
+    needs("paddle")
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, str(HERE / "live_record_paddle.py"), folder, *FLEET],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=150 * len(FLEET),
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("layout", FLEET)
+def test_fleet(fleet, layout):
+    for answers in fleet[layout]:
+        assert answers is not None, "gloo lost a connection three times"
+        assert (answers["notation"], answers["unexplained"], answers["verified"]) == (layout, [], None)
+        axes = {name: kind[0] for name, kind in answers["kinds"].items()}
+        assert None not in axes.values()
+        assert FLEET[layout].items() <= axes.items()
+        assert answers["wrong"]["others"] or answers["wrong"]["kind"]
+
+
+@pytest.fixture(scope="module")
+def paddleformers(tmp_path_factory):
+    """What four ranks say whose Trainer is PaddleFormers', job by job."""
+    needs("paddleformers")
+    master, *ports = free_ports(5)
+    command = [sys.executable, str(HERE / "live_frameworks_paddleformers.py")]
+    folder = tmp_path_factory.mktemp("paddleformers")
+    return run_all([command] * 4, paddle_environments(master, ports), folder, 180)  # half a minute of it are imports
+
+
+class TestPaddleFormers:
+    def test_the_trainers_own_arguments(self, paddleformers):
+        for answers in (said["fine"] for said in paddleformers):
+            assert answers["error"] is None
+            assert answers["is a TrainerCallback"]
+            assert answers["agreed"] == 4
+            assert answers["fields"]["tensor_model_parallel_size"] == 2
+            assert answers["layout"] == "dp=2 mp=2"
+            assert answers["kinds"]["model_parallel"] == "mp"
+            assert answers["kinds"]["data_parallel"] == "dp"
+            assert None not in answers["kinds"].values()
+
+    def test_a_rank_with_other_arguments(self, paddleformers):
+        for answers in (said["mismatch"] for said in paddleformers):
+            assert (answers["error"], answers["odd_ranks"]) == ("LayoutMismatch", [2])
+            assert "seed is 7, elsewhere 42" in answers["text"]
+
+    def test_groups_that_are_not_the_expected_ones(self, paddleformers):
+        for answers in (said["wrong"] for said in paddleformers):
+            assert answers["error"] == "GroupMismatch"
+            assert answers["given"] != answers["expected"]

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,6 @@ from rankatlas.records import Kind, LayoutRecord, check_record, infer_layout
 from rankatlas.records.kinds import axis_name, known_groups, name_kinds, sort_kinds
 from rankatlas.records.record import made_of
 from test_live_groups import HERE, environment
-
-PEER = HERE.parent / ".peers" / "torch" / "bin" / "python"
 
 
 def table(layout, *axes):
@@ -218,6 +217,13 @@ class TestInferLayout:
             assert found.layout.axes == tuple(f"axis{n}" for n in range(len(mesh.axes), 0, -1))
         assert found.unexplained == []
 
+    def test_names_that_look_like_ours_or_are_none(self):
+        layout = Mesh(x=2, axis1=2, y=2)
+        kinds = [Kind("mesh_axis1", table(layout, "axis1"))]
+        assert infer_layout(kinds, 8).layout == Mesh(axis3=2, axis1=2, axis2=2)
+        reserved = [Kind("mesh_first_rank", table(layout, "y"))]
+        assert infer_layout(reserved, 8).layout == Mesh(axis2=4, axis1=2)
+
     @given(meshes(), st.data())
     def test_an_axis_without_groups_is_a_gap(self, mesh, data):
         """Whatever is left out, all groups that are there are groups of what is found."""
@@ -381,6 +387,41 @@ class TestCheck:
         with pytest.raises(GroupMismatch):
             check_record(record_of(None, kinds, 4), Mesh(tp=2, dp=2))
 
+    @pytest.mark.parametrize("layout", [Mesh(pp=2, dp=2), Mesh(dp=2, pp=2), Mesh(dp=4), Mesh(dp=2, sharding=2)])
+    def test_an_axis_that_the_layout_has_not(self, layout):
+        """Without a tensor axis each rank is alone along it, whatever else its groups may be groups of."""
+        axis = layout.axes[-1]
+        tensor = Kind("TENSOR_MODEL_PARALLEL_GROUP", table(layout, axis))
+        with pytest.raises(GroupMismatch, match="an axis it has not") as caught:
+            check_record(record_of(None, [tensor], 4), layout)
+        assert (caught.value.given, caught.value.expected) == (table(layout, axis)[0], [0])
+        alone = Kind("TENSOR_MODEL_PARALLEL_GROUP", [[0], [1], [2], [3]])
+        check_record(record_of(None, [alone], 4), layout)
+
+    @pytest.mark.parametrize("axis", ["rows", "tensor_parallel", "model", "mp"])
+    def test_an_axis_that_may_be_the_one_meant(self, axis):
+        layout = Mesh.from_axes([("dp", 2), (axis, 2)])
+        check_record(record_of(None, [Kind("TENSOR_MODEL_PARALLEL_GROUP", table(layout, axis))], 4), layout)
+
+    def test_data_in_other_words(self):
+        layout = Mesh(dp_replicate=2, dp_shard=2, tp=2)
+        kinds = [Kind("DATA_PARALLEL_GROUP", table(layout, "dp_replicate", "dp_shard"))]
+        check_record(record_of(None, kinds, 8), layout)
+        with pytest.raises(GroupMismatch):
+            check_record(record_of(None, [Kind("DATA_PARALLEL_GROUP", table(layout, "tp"))], 8), layout)
+
+    def test_all_kinds_that_are_wrong_are_named(self):
+        made, meant = Mesh(tp=2, pp=2, dp=2), Mesh(pp=2, dp=2, tp=2)
+        with pytest.raises(GroupMismatch, match="2 more are wrong: mesh_pp, mesh_dp") as caught:
+            check_record(record_of(made), meant)
+        assert (caught.value.kind, caught.value.others) == ("mesh_tp", ["mesh_pp", "mesh_dp"])
+
+    def test_a_group_that_is_none_of_the_layout(self):
+        kinds = [Kind("stray", [[0, 3], [1, 2]])]
+        with pytest.raises(GroupMismatch, match=r"stray: \[0, 3\] is no group of dp=2 tp=2, whichever axes") as caught:
+            check_record(record_of(None, kinds, 4), Mesh(dp=2, tp=2))
+        assert (caught.value.given, caught.value.expected, caught.value.ranks) == ([0, 3], None, [0, 3])
+
     def test_one_group_that_is_wrong(self):
         kinds = [Kind("something", [[0, 1], [2, 4], [3, 5], [6, 7]])]
         with pytest.raises(GroupMismatch, match=r"whose group 1 is \[2, 3\], and \[2, 4\] was made") as caught:
@@ -470,6 +511,12 @@ class TestTorchMeshes:
         assert made.framework == "torch"
         assert str(made.layout) == "dp_replicate=2 dp_shard=2 tp=2"
 
+    def test_every_order_of_axes_is_found(self, said):
+        orders = said["answers"]["orders"][0]
+        assert len(orders) == 24 + 12
+        for notation, (found, unexplained) in orders.items():
+            assert (found, unexplained) == (notation, [])
+
     def test_groups_without_names(self, said):
         for answers in said["answers"]["nameless"]:
             assert answers["notation"] == "axis2=4 axis1=2"
@@ -486,9 +533,10 @@ class TestTorchMeshes:
 class TestMegatron:
     @pytest.fixture
     def said(self):
-        if not PEER.exists():
-            pytest.skip("megatron-core is not installed: python tools/peers.py install megatron")
-        return live_answers(str(PEER), "megatron")
+        pytest.importorskip("torch")
+        if find_spec("megatron") is None:
+            pytest.skip("megatron-core is not installed")
+        return live_answers(sys.executable, "megatron")
 
     def test_every_kind_is_mapped_and_the_layout_found(self, said):
         for (_, notation), answers in zip(said["megatron"], said["answers"].values()):

@@ -244,6 +244,8 @@ def test_joining_takes_each_state_once():
         join_states(job.plan, job.streams[:1], parts)
     with refused(RandomStateError, "python", "numpy"):
         join_states(job.plan, job.streams, [*parts[:3], {**parts[3], "backends": ["python"]}])
+    with pytest.raises(InputError, match="part 0 of the random states to join is damaged"):
+        join_states(job.plan, job.streams, [{**parts[0], "backends": [None]}, *parts[1:]])
     other = Job(Mesh(dp=3, tp=2), {"a": ("dp",), "b": ("tp", "dp")}).started()
     stranger = save_states(other.trackers[4], other.streams, 4)
     with refused(RandomStateError, "'a'", "dp=2", "dp=2 tp=2"):

@@ -1,6 +1,6 @@
 """Eight local processes of a job on Megatron-core, one of which was started with another order.
 
-    python examples/catch_a_mismatch/run.py [--seconds 20] [--install] [--output FILE]
+    python examples/catch_a_mismatch/run.py [--seconds 60] [--install] [--output FILE]
 
 Runs the job three times: as it is, with `live.agree`, and mended.  Megatron-core must be installed in this
 environment, or in the one that `python tools/peers.py install megatron` makes (about 1 GB; `--install` does that).
@@ -146,7 +146,7 @@ def tell(results, folder, seconds, say):
 def main():
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=20, help="how long the job may hang")
+    parser.add_argument("--seconds", type=float, default=60, help="how long the job may hang")
     parser.add_argument("--install", action="store_true", help="make the environment with megatron-core if need be")
     parser.add_argument(
         "--output", type=Path, default=HERE / "output.txt", help="where the output is kept; the record goes beside it"

@@ -12,6 +12,9 @@ DATA_AXES = ("dp", "data", "dp_replicate", "dp_shard", "fsdp", "sharding")
 SEQUENCE_AXES = ("cp", "sep", "sp")
 PIPELINE_AXES = ("pp", "pipe")
 _TENSOR_AXES = ("tp", "mp", "tensor", "model")
+_EXPERT_AXES = ("ep", "expert")
+# Axes of layers of experts that stand for one of the others there.
+_AMONG_EXPERTS = {"edp": "data", "efsdp": "data", "moe_sharding": "data", "etp": "tensor"}
 _MODEL_AXES = (*PIPELINE_AXES, *_TENSOR_AXES, *SEQUENCE_AXES)
 
 
@@ -22,6 +25,22 @@ def data_axes(mesh: Mesh) -> tuple[str, ...]:
     ('dp', 'sharding')
     """
     return tuple(axis for axis in DATA_AXES if axis in mesh.axes)
+
+
+def axis_role(name: str) -> str | None:
+    """What an axis of this name cuts, as far as the field's names tell.
+
+    >>> axis_role("mp"), axis_role("fsdp"), axis_role("pipe"), axis_role("rows")
+    ('tensor', 'data', 'pipeline', None)
+    """
+    roles = {
+        "data": DATA_AXES,
+        "sequence": SEQUENCE_AXES,
+        "pipeline": PIPELINE_AXES,
+        "tensor": _TENSOR_AXES,
+        "expert": _EXPERT_AXES,
+    }
+    return next((role for role, names in roles.items() if name in names), _AMONG_EXPERTS.get(name))
 
 
 def model_axes(mesh: Mesh) -> tuple[str, ...]:

@@ -376,13 +376,15 @@ class RankSilent(JobError, TimeoutError):
 class GroupMismatch(JobError):
     """Groups of a running job that are not those of the layout it should have.
 
-    `kind` is their description, `given` and `expected` the first group that differs, `ranks` who is concerned.
+    `kind` is their description, `given` and `expected` the first group that differs (None where there is none), `ranks`
+    who is concerned, `others` the descriptions of the other kinds that are wrong.
     """
 
     kind: str
     given: list[int] | None
     expected: list[int] | None
     ranks: list[int]
+    others: list[str]
 
 
 def unknown_axis(name: object, known: tuple[str, ...], what: str = "mesh", instead: str = "") -> UnknownAxisError:

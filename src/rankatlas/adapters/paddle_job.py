@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -36,6 +37,8 @@ class PaddleStore:
     Paddle's store waits without a bound of ours for a key that is absent, so each key has a counter beside it, which
     can be asked at any time.
     """
+
+    at_once = False
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -108,7 +111,7 @@ def _asked(ask: Any, *arguments: Any) -> Any:
     """The store's answer; a store that is gone raises SystemError in Paddle."""
     try:
         return ask(*arguments)
-    except SystemError as error:
+    except (SystemError, ValueError) as error:  # (TCP send error), (Broken pipe) and the like
         raise ConnectionError(str(error).strip().splitlines()[-1][:200]) from None
 
 
@@ -139,3 +142,16 @@ def _fleet_names() -> dict[int, str]:
 def current() -> PaddleJob | None:
     """The job of this process, or None before `init_parallel_env` or `fleet.init`."""
     return PaddleJob() if paddle.distributed.is_initialized() else None
+
+
+class _LaunchedJob(PaddleJob):
+    """The job of a process that Paddle's launcher started, before its groups: the store is the one they will use."""
+
+    def store(self) -> PaddleStore | None:
+        """The global store, made now if it is not there; `init_parallel_env` and `fleet.init` take the same."""
+        return PaddleStore(paddle.base.core.create_or_get_global_tcp_store()) if self.world_size > 1 else None
+
+
+def launched() -> PaddleJob | None:
+    """The job that the launcher's variables speak of, or None without them."""
+    return _LaunchedJob() if {"PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"} <= os.environ.keys() else None

@@ -19,6 +19,7 @@ class TorchStore:
 
     def __init__(self, store: Any) -> None:
         self._store = store
+        self.at_once = bool(store.has_extended_api())
 
     def set(self, key: str, value: bytes) -> None:
         """Publish `value` under `key`."""
@@ -30,7 +31,7 @@ class TorchStore:
 
     def get_all(self, keys: list[str]) -> list[bytes]:
         """The values of keys that are all there, in one message where the store can."""
-        if self._store.has_extended_api():
+        if self.at_once:
             return [bytes(value) for value in self._store.multi_get(keys)]
         return [self.get(key) for key in keys]
 
@@ -105,3 +106,7 @@ def _number(name: str) -> int | None:
 def current() -> TorchJob | None:
     """The job of this process, or None before `init_process_group`."""
     return TorchJob() if dist.is_available() and dist.is_initialized() else None
+
+
+def launched() -> None:
+    """None: before `init_process_group` torch has no store that all processes share."""

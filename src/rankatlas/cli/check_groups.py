@@ -66,7 +66,19 @@ def _check_record(
         check_record(made, job.layout, tuple("+".join(axes_given([text])) for text in axes))
     except GroupMismatch as error:
         fault = error
-    facts = {"notation": str(job.layout), "kinds": {kind.description: kind.axes for kind in made.kinds}}
+    if not made.kinds and fault is None:
+        fault = GroupMismatch(
+            "the record tells of no groups, so there was nothing to check",
+            kind="none",
+            given=None,
+            expected=None,
+            ranks=[],
+            others=[],
+        )
+    facts = {
+        "notation": str(job.layout),
+        "kinds": [{"description": kind.description, "axes": kind.axes} for kind in made.kinds],
+    }
     return facts, f"all {len(made.kinds)} kinds of groups are those of {job.layout}", fault
 
 

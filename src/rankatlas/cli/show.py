@@ -45,8 +45,9 @@ _CHUNK = 4096  # lines written at once
 @click.option(
     "--format",
     "pen",
-    type=click.Choice(["table", "json", "jsonl", "csv"]),
-    help="table (the default) and json: a summary and a page; jsonl and csv: every rank, one line each.",
+    type=click.Choice(["table", "json", "jsonl", "csv", "flagscale"]),
+    help="table (the default) and json: a summary and a page; jsonl and csv: every rank, one line each;"
+    " flagscale: every rank's groups as JSON, as its profiler names them.",
 )
 @click.option("--json", "json_asked", is_flag=True, help="The same as --format json.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE, whole or not at all.")
@@ -74,6 +75,8 @@ def command(
         raise click.UsageError(f"--json and --format {pen} exclude each other")
     if ranks is not None and axes:
         raise click.UsageError("--ranks and --axis exclude each other: one lists ranks, the other groups")
+    if pen == "flagscale" and (ranks is not None or axes):
+        raise click.UsageError("--format flagscale tells of all ranks and groups; leave --ranks and --axis out")
     if output is not None and not output.strip():
         raise InputError("--output is empty; it names the file to write")
     job = placed(read(words, format, world_size), nodes, hosts)
@@ -85,6 +88,15 @@ def command(
         lines, count = _lines(job.layout, ranks, axes, pen)
         with place as out:
             _stream(lines, count, out, progress=bool(output))
+    elif pen == "flagscale":
+        from json import dumps
+
+        from rankatlas.views.dump import rank_tables
+
+        tell_notes(job)
+        tables = rank_tables(job)
+        with place as out:
+            out.write(dumps(tables) + "\n")
     else:
         facts = _summary(job, ranks, axes)
         with place as out:

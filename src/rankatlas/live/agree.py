@@ -11,19 +11,17 @@ import json
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, TypeVar
+from threading import Event
+from typing import Any
 
 from rankatlas.errors import InputError, JobError, LayoutMismatch, RankSilent, shown
 from rankatlas.live.fields import flat, layout_fields
-from rankatlas.live.jobs import Store, current_job, identity, refuse_other_world, seconds_given, store_may_go, within
+from rankatlas.live.jobs import Store, current_job, refuse_other_world, seconds_given, store_may_go, within
+from rankatlas.live.rounds import GRACE, Round
 
-_T = TypeVar("_T")
-
-_PREFIX = "rankatlas/agree"
-_GRACE = 3.0  # seconds the others give rank 0 beyond the timeout, for its verdict to arrive
-_HEARD = 1.0  # seconds rank 0 waits, after a bad verdict, for the others to read it
+_TOPIC = "rankatlas/agree"
 _SHOWN = 8
 _MOST_BYTES = 1 << 18  # of the fields of a rank; far longer messages break the store of the job
 _MOST_CAMPS = 64  # of ranks that say the same, told in a verdict
@@ -54,6 +52,9 @@ def agree(
 ) -> Agreement:
     """Make sure that every rank is about to build the same layout; call it after initialisation, before any group.
 
+    With Paddle it may also come before initialisation, in processes that its launcher started: where the training
+    arguments call `fleet.init` by themselves, that is the only moment.
+
     `layout` is a mesh, an atlas, notation, a dict, or the framework's own arguments; `extra` anything else that must be
     the same everywhere (batch sizes, seeds, versions, the hash of a configuration).  `timeout` is in seconds; it ends
     within timeout + 5 s whatever happens.  Cost: about eight messages per rank, on rank 0 too while all agree; after a
@@ -74,70 +75,56 @@ def agree(
     size = len(json.dumps(fields))
     if size > _MOST_BYTES:
         raise InputError(f"{size:,} bytes to agree on are too many, {_MOST_BYTES:,} the most: hash what is long")
-    job = current_job(engine)
+    job = current_job(engine, groups=False)
     store = job.store()
     if store is None:
         reason = f"the store of {job.name}'s backend cannot be written"
         return Agreement(fields, job.world_size, time.monotonic() - started, reason)
-    verdict = within(timeout + _GRACE + 1, lambda: _verdict(store, job.rank, job.world_size, fields, started + timeout))
+    verdict = within(
+        timeout + GRACE + 1, lambda stop: _verdict(store, job.rank, job.world_size, fields, started + timeout, stop)
+    )
     _raise_if_bad(verdict, job.rank, timeout)
     refuse_other_world(layout, job.world_size)
     return Agreement(fields, job.world_size, time.monotonic() - started)
 
 
-def _verdict(store: Store, rank: int, world_size: int, fields: dict[str, Any], deadline: float) -> dict[str, Any]:
+def _verdict(
+    store: Store, rank: int, world_size: int, fields: dict[str, Any], deadline: float, stop: Event
+) -> dict[str, Any]:
     """What rank 0 has found, on every rank."""
     with store_may_go(rank):
-        said = json.dumps({"who": identity(), "host": socket.gethostname(), "fields": fields})
-        digest = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-        round_ = _announce(store, rank, world_size, said, digest)
+        said = json.dumps({"host": socket.gethostname(), "fields": fields})
+        digest = digest_of(fields)
+        round_ = Round(store, _TOPIC, rank, world_size, stop=stop)
+        round_.say(said.encode())
+        round_.count(f"same/{digest}")
         if rank:
-            return _await_verdict(store, round_, rank, deadline)
-        verdict = _judge(store, round_, world_size, digest, deadline)
-        verdict["readers"] = world_size - 1 - len(verdict.get("missing", ()))
-        store.set(f"{round_}/verdict", json.dumps(verdict).encode())
-        if verdict.keys() - {"readers"} and verdict["readers"]:
-            # This process is about to fail, and may be the one that keeps the store: let the others read first.
-            store.wait([f"{round_}/heard"], _HEARD)
+            found: dict[str, Any] = json.loads(round_.hear(max(deadline - time.monotonic(), 0) + GRACE))
+            return found
+        verdict = judge(round_, world_size, digest, deadline)
+        round_.answer(json.dumps(verdict).encode(), world_size - 1 - len(verdict.get("missing", ())) if verdict else 0)
         return verdict
 
 
-def _announce(store: Store, rank: int, world_size: int, said: str, digest: str) -> str:
-    """Publish what this rank is about to build; the prefix of this round of agreement."""
-    me = identity()
-    # Rounds are counted per process, so that nothing is kept here between calls.
-    round_ = f"{_PREFIX}/{store.count(f'{_PREFIX}/calls/{rank}/{me}')}"
-    if store.count(f"{round_}/claims/{rank}") > 1:
-        found = store.wait([f"{round_}/rank/{rank}"], 1.0)
-        other = json.loads(store.get(f"{round_}/rank/{rank}"))["who"] if found else "a process"
-        conflict = (
-            f"rank {rank} was announced before, by {other}, and now by {me}: a second job uses the same store, or a"
-            " restarted one kept it; give each job a port, or each restart a prefix, of its own"
-        )
-        store.set(f"{round_}/conflict", conflict.encode())
-        raise JobError(conflict)
-    store.set(f"{round_}/rank/{rank}", said.encode())
-    store.count(f"{round_}/same/{digest}")
-    if store.count(f"{round_}/arrived") == world_size:
-        store.set(f"{round_}/full", b"1")
-    return round_
+def digest_of(fields: dict[str, Any]) -> str:
+    """What ranks count that say the same."""
+    return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
-def _judge(store: Store, round_: str, world_size: int, digest: str, deadline: float) -> dict[str, Any]:
-    """Rank 0's part: whether all said the same, else everybody's words, compared with those of the most."""
-    full = store.wait([f"{round_}/full"], deadline - time.monotonic())
-    if store.has(f"{round_}/conflict"):
-        return {"conflict": store.get(f"{round_}/conflict").decode()}
-    if store.has(f"{round_}/gave_up"):
-        return {"missing": [int(store.get(f"{round_}/gave_up"))], "asked": world_size, "of": world_size}
-    keys = [f"{round_}/rank/{rank}" for rank in range(world_size)]
+def judge(round_: Round, world_size: int, digest: str, deadline: float) -> dict[str, Any]:
+    """Rank 0's part: nothing where all said the same, else everybody's words, compared with those of the most."""
+    full = round_.full(deadline - time.monotonic())
+    conflict, gone = round_.conflict(), round_.gave_up()
+    if conflict is not None:
+        return {"conflict": conflict}
+    if gone is not None:
+        return {"missing": [gone], "asked": world_size, "of": world_size}
     if not full:
-        missing, asked = _while_time(deadline + _GRACE / 2, keys, lambda key: not store.has(key))
-        return {"missing": [rank for rank, gone in enumerate(missing) if gone], "asked": asked, "of": world_size}
-    if store.count(f"{round_}/same/{digest}") == world_size + 1:  # this question counts itself
+        missing, asked = round_.missing(deadline + GRACE / 2)
+        return {"missing": missing, "asked": asked, "of": world_size}
+    if round_.count(f"same/{digest}") == world_size + 1:  # this question counts itself
         return {}
-    found, asked = _while_time(max(deadline, time.monotonic() + 1), keys, store.get)
-    said = [json.loads(text) for text in found]
+    said = [json.loads(text) for text in round_.said(max(deadline, time.monotonic() + 1))]
     texts = [json.dumps(one["fields"], sort_keys=True) for one in said]
     times = Counter(texts)
     most = max(times.values())
@@ -145,17 +132,7 @@ def _judge(store: Store, round_: str, world_size: int, digest: str, deadline: fl
     measure = next(text for text in texts if times[text] == most)
     odd = [rank for rank, text in enumerate(texts) if text != measure]
     camps = _camps(said, texts, measure)
-    return {"camps": camps, "odd": odd, "agree": times[measure], "asked": asked, "of": world_size}
-
-
-def _while_time(deadline: float, keys: list[str], ask: Callable[[str], _T]) -> tuple[list[_T], int]:
-    """The answers about the first keys, as many as there is time for: a slow store must not keep the others waiting."""
-    answers = []
-    for key in keys:
-        answers.append(ask(key))
-        if time.monotonic() > deadline:
-            break
-    return answers, len(answers)
+    return {"camps": camps, "odd": odd, "agree": times[measure], "asked": len(said), "of": world_size}
 
 
 def _camps(said: list[dict[str, Any]], texts: list[str], measure: str) -> list[dict[str, Any]]:
@@ -187,23 +164,6 @@ def _brief(fields: dict[str, Any], name: str) -> Any:
     if len(text) <= _LONGEST:
         return value
     return f"{text[:_LONGEST]}... ({sha256(text.encode()).hexdigest()[:8]})"
-
-
-def _await_verdict(store: Store, round_: str, rank: int, deadline: float) -> dict[str, Any]:
-    started = time.monotonic()
-    if store.wait([f"{round_}/verdict"], max(deadline - started, 0) + _GRACE):
-        found: dict[str, Any] = json.loads(store.get(f"{round_}/verdict"))
-        if found.keys() - {"readers"} and store.count(f"{round_}/read") == found["readers"]:
-            store.set(f"{round_}/heard", b"1")
-        return found
-    # Whoever comes later must not count on this rank.
-    store.set(f"{round_}/gave_up", str(rank).encode())
-    came = store.has(f"{round_}/rank/0")
-    raise RankSilent(
-        f"rank 0 gave no verdict within {time.monotonic() - started:.1f} s: "
-        + ("it announced its layout and then fell silent" if came else "it never announced its layout"),
-        ranks=[0],
-    )
 
 
 def _raise_if_bad(verdict: dict[str, Any], rank: int, timeout: float) -> None:

@@ -26,6 +26,8 @@ _ADAPTERS = MappingProxyType(
     {
         "lightning.pytorch": "rankatlas.adapters.lightning",
         "pytorch_lightning": "rankatlas.adapters.lightning",
+        "paddleformers.trainer": "rankatlas.adapters.paddle_trainer",
+        "paddlenlp.trainer": "rankatlas.adapters.paddle_trainer",
     }
 )
 
@@ -79,7 +81,8 @@ def callback(
 
     With `expect` and `axes` the groups are verified too, with `path` their record is written.  `watch` of the callback
     keeps what came of it (`agreement`, `record`).  In a job of one process it does nothing.  `trainer` is the module
-    the trainer comes from ("lightning.pytorch", "pytorch_lightning"); without it, the one that has been imported.
+    the trainer comes from ("lightning.pytorch", "pytorch_lightning", "paddleformers.trainer", "paddlenlp.trainer");
+    without it, the one that has been imported.  With Paddle's trainers, `layout=None` means their own arguments.
 
     Raises JobError when no trainer has been imported.  The callback raises as `agree` and `verify` do.
 

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh, parse_layout
-from rankatlas.errors import InputError
+from rankatlas.errors import InputError, shown
 
 # What of a framework's arguments concerns the layout; anything a rank knows of itself does not.
 _CONCERNS = re.compile(
@@ -22,15 +22,16 @@ _OWN = re.compile(r"(^|_)(rank|ranks|device|local|host|port|addr|master|path|dir
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the `repr` of what has none of its own: another in every process
 _MOST_FIELDS = 2000
 _DEEPEST = 20
-_LISTED = 64  # elements of an array that are told one by one
+_LISTED = 64  # elements of an array or a list that are told one by one
+_AXIS = re.compile(r"[dpsectm]p|sep|etp|edp|sharding|fsdp|hsdp|dp_replicate|dp_shard")
 
 
 def layout_fields(layout: object) -> dict[str, Any]:
     """Field → plain value of a mesh, an atlas, notation, a mapping, or a framework's arguments.
 
     Of an object (Megatron's namespace, ParallelDims, ParallelismConfig, ProcessTopology, training arguments) those
-    attributes count whose names concern the layout and whose values are numbers, text, or short lists of them.
-    Raises InputError when nothing is left.
+    attributes count whose names concern the layout and whose values are numbers, text, or lists of them.  Of a mapping
+    everything counts, and where its keys are axes, their order too.  Raises InputError when nothing is left.
 
     >>> layout_fields("pp=2 tp=4")
     {'order': 'pp tp', 'pp': 2, 'tp': 4, 'first_rank': 0}
@@ -46,8 +47,10 @@ def layout_fields(layout: object) -> dict[str, Any]:
         return {"charts": " ".join(layout.charts), "shared": " ".join(layout.shared), **fields}
     if isinstance(layout, Mapping):
         found = flat(layout)
+        if found and all(_AXIS.fullmatch(name) for name in found):
+            found = {"order": " ".join(found), **found}
     else:
-        found = {name: value for name, value in _attributes(layout).items() if _concerns(name, value)}
+        found = {name: _brief(value) for name, value in _attributes(layout).items() if _concerns(name)}
     if not found:
         raise InputError(
             f"nothing in {type(layout).__name__} says anything about a layout: give a Mesh, an Atlas, notation, a dict,"
@@ -67,10 +70,11 @@ def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            found.update(flat(value, f"{name}."))
-        else:
-            found[name] = plain(value)
+        inner = flat(value, f"{name}.") if isinstance(value, Mapping) and value else {name: plain(value)}
+        twice = next((one for one in inner if one in found), None)
+        if twice is not None:
+            raise InputError(f"two keys to agree on read the same, {shown(twice)}: give each another name")
+        found.update(inner)
         if len(found) > _MOST_FIELDS:
             raise InputError(f"more than {_MOST_FIELDS} fields to agree on; give those that matter, or a hash of them")
     return found
@@ -138,7 +142,12 @@ def _is_table(value: object) -> bool:
     return isinstance(value, Mapping) and not all(isinstance(key, str) for key in value)
 
 
-def _concerns(name: str, value: Any) -> bool:
-    if name.startswith("_") or not _CONCERNS.search(name) or _OWN.search(name):
-        return False
-    return not isinstance(value, list) or (len(value) < 64 and all(isinstance(item, (int, str)) for item in value))
+def _concerns(name: str) -> bool:
+    return not name.startswith("_") and bool(_CONCERNS.search(name)) and not _OWN.search(name)
+
+
+def _brief(value: Any) -> Any:
+    """A long list as the hash of its elements: every field travels to rank 0."""
+    if not isinstance(value, list) or len(value) <= _LISTED:
+        return value
+    return f"{len(value)} elements {sha256(json.dumps(value).encode()).hexdigest()[:16]}"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from threading import Thread
+from threading import Event, Thread
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -20,7 +20,12 @@ _LONGEST = 1_000_000  # seconds; clocks of sockets and threads overflow far beyo
 
 
 class Store(Protocol):
-    """A key-value store that every process of the job reaches.  Waiting is bounded; nothing else blocks."""
+    """A key-value store that every process of the job reaches.  Waiting is bounded; nothing else blocks.
+
+    `at_once` says whether `get_all` is one message.
+    """
+
+    at_once: bool
 
     def set(self, key: str, value: bytes) -> None:
         """Publish `value` under `key`."""
@@ -62,16 +67,18 @@ class JobAdapter(Protocol):
 _ADAPTERS = MappingProxyType({"torch": "rankatlas.adapters.torch_job", "paddle": "rankatlas.adapters.paddle_job"})
 
 
-def current_job(engine: str | None = None) -> JobAdapter:
+def current_job(engine: str | None = None, *, groups: bool = True) -> JobAdapter:
     """The job of this process, told by the framework that has been initialised; `engine` names it where two are.
 
-    Raises JobError before `init_process_group` or `init_parallel_env`.
+    Without `groups`, a process that was launched and has not initialised its framework yet will do, if the framework
+    can give its store then (Paddle).  Raises JobError before `init_process_group` or `init_parallel_env`.
     """
     names = [engine] if engine else [name for name in _ADAPTERS if name in sys.modules]
     for name in names:
         if name not in _ADAPTERS:
             raise JobError(f"engine is one of {', '.join(_ADAPTERS)}, not {shown(name)}")
-        found: JobAdapter | None = import_module(_ADAPTERS[name]).current()
+        adapter = import_module(_ADAPTERS[name])
+        found: JobAdapter | None = adapter.current() or (None if groups else adapter.launched())
         if found is not None:
             return found
     raise JobError(
@@ -123,23 +130,27 @@ def store_may_go(rank: int) -> Iterator[None]:
         ) from None
 
 
-def within(seconds: float, work: Callable[[], _T]) -> _T:
+def within(seconds: float, work: Callable[[Event], _T]) -> _T:
     """What `work` returns, or its error; RankSilent when it takes longer than `seconds`.
 
     A store whose keeper is stopped, not dead, answers nothing and refuses nothing: no timeout of its own ends that.  So
-    it is asked in a thread that may be left behind.
+    it is asked in a thread that may be left behind; the event that `work` is given tells it so.
     """
+    stop = Event()
     outcome: list[tuple[bool, Any]] = []
 
     def run() -> None:
         try:
-            outcome.append((True, work()))
+            outcome.append((True, work(stop)))
         except BaseException as error:
             outcome.append((False, error))
 
     thread = Thread(target=run, name="rankatlas", daemon=True)
     thread.start()
-    thread.join(seconds)
+    try:
+        thread.join(seconds)
+    finally:
+        stop.set()
     if not outcome:
         raise RankSilent(
             f"the store of the job has not answered for {seconds:g} s; rank 0, or whoever keeps it, hangs", ranks=[0]

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rankatlas.errors import LaunchError
+from rankatlas.errors import LaunchError, shown
 
 _NUMBERS = ("rank", "world_size", "local_rank", "local_world_size", "node", "node_count", "second_rank")
 _TABLE = "RANK_TABLE_FILE"
@@ -68,6 +68,8 @@ class Launch:
         Traceback (most recent call last):
         LaunchError: plain variables: RANK=5, but WORLD_SIZE=4 allows ranks up to 3. ...
         """
+        if not isinstance(environ, (Mapping, type(None))):
+            raise LaunchError(f"environ is a mapping of variables, not {shown(environ)}", about=None, sources={})
         known: dict[str, Any] = dict(os.environ if environ is None else environ)
         if rank_table is not None:
             known[_TABLE] = rank_table
@@ -122,9 +124,9 @@ class _Said:
 
     def check(self) -> None:
         """Places are within their sizes, a node has no more processes than there are, and a rank is one rank."""
-        also = ("local_rank", "world_size"), ("local_world_size", "world_size")
+        also = ("local_rank", "world_size"), ("local_world_size", "world_size"), ("node_count", "world_size")
         for place, size in (*zip(_NUMBERS[0:6:2], _NUMBERS[1:6:2]), *also):
-            highest = self.values.get(size, 1 << 64) - (place != "local_world_size")
+            highest = self.values.get(size, 1 << 64) - (place not in ("local_world_size", "node_count"))
             if self.values.get(place, 0) > highest:
                 raise self.wrong(f"{self.told[size]} allows {_words(place)}s up to {highest}", place)
         if self.values.get("second_rank", self.values.get("rank")) != self.values.get("rank"):

@@ -8,6 +8,7 @@ import socket
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from threading import Event
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh
@@ -16,7 +17,6 @@ from rankatlas.errors import InputError, JobError, LaunchError, RankSilent
 from rankatlas.live.jobs import (
     Store,
     current_job,
-    identity,
     is_of_world,
     layout_given,
     refuse_other_world,
@@ -25,14 +25,13 @@ from rankatlas.live.jobs import (
     within,
 )
 from rankatlas.live.launch import Launch
+from rankatlas.live.rounds import GRACE, Round
 from rankatlas.records.check import check_record
 from rankatlas.records.kinds import shortest, sort_kinds
 from rankatlas.records.record import LayoutRecord, made_of
 from rankatlas.whole_file import whole_file
 
-_PREFIX = "rankatlas/record"
-_GRACE = 3.0  # seconds the others give rank 0 beyond the timeout
-_HEARD = 1.0  # seconds rank 0 waits for the others to read
+_TOPIC = "rankatlas/record"
 
 
 def record(
@@ -87,7 +86,10 @@ def _recorded(
 
     if store is None:
         return put_together([own])
-    return within(timeout + _GRACE + 1, lambda: _gather(store, job.rank, job.world_size, own, timeout, put_together))
+    return within(
+        timeout + GRACE + 1,
+        lambda stop: _gather(store, job.rank, job.world_size, own, timeout, stop, put_together),
+    )
 
 
 def verify(
@@ -116,65 +118,56 @@ def _gather(
     world_size: int,
     own: dict[str, Any],
     timeout: float,
+    stop: Event,
     put_together: Callable[[list[dict[str, Any]]], LayoutRecord],
 ) -> LayoutRecord:
     """The record of what every rank said, on every rank: rank 0 reads all, and publishes what it makes of them."""
-    started = time.monotonic()
     with store_may_go(rank):
-        round_ = f"{_PREFIX}/{store.count(f'{_PREFIX}/calls/{rank}/{identity()}')}"
-        store.set(f"{round_}/rank/{rank}", _packed({**own, "groups": [_short(one) for one in own["groups"]]}))
-        if store.count(f"{round_}/arrived") == world_size:
-            store.set(f"{round_}/full", b"1")
+        round_ = Round(store, _TOPIC, rank, world_size, stop=stop)
+        round_.say(_packed({**own, "groups": [_short(one) for one in own["groups"]]}))
         if rank == 0:
-            missing, made = _publish(store, round_, world_size, timeout, put_together)
-        else:
-            missing, made = _read(store, round_, rank, timeout)
-    if made is None:
-        waited = time.monotonic() - started
-        raise RankSilent(f"ranks {missing} did not come to the record within {waited:.0f} s", ranks=missing)
-    return made
+            return _publish(round_, world_size, timeout, put_together)
+        found = _unpacked(round_.hear(timeout + GRACE))
+    if found["silent"] is not None:
+        raise RankSilent(found["refused"], ranks=found["silent"])
+    if found["refused"]:
+        raise JobError(found["refused"])
+    return LayoutRecord.from_dict(found["record"])
 
 
 def _publish(
-    store: Store,
-    round_: str,
-    world_size: int,
-    timeout: float,
-    put_together: Callable[[list[dict[str, Any]]], LayoutRecord],
-) -> tuple[list[int], LayoutRecord | None]:
-    """Rank 0's part: who is missing, or the record; whatever comes of it is published."""
-    keys = [f"{round_}/rank/{other}" for other in range(world_size)]
-    full = store.wait([f"{round_}/full"], timeout)
-    missing = [] if full else [other for other, key in enumerate(keys) if not store.has(key)]
-    if store.has(f"{round_}/gave_up"):
-        missing = [int(store.get(f"{round_}/gave_up"))]
-    made = refused = None
+    round_: Round, world_size: int, timeout: float, put_together: Callable[[list[dict[str, Any]]], LayoutRecord]
+) -> LayoutRecord:
+    """Rank 0's part: the record, or why there is none; whatever comes of it, the others hear of it."""
     try:
-        made = None if missing else put_together([_long(_unpacked(text)) for text in store.get_all(keys)])
-    except Exception as error:  # whatever it is, the others must hear of it
-        refused = error
-    readers = world_size - 1 - len(missing)
-    said = {"missing": missing, "record": made and made.to_dict(), "refused": refused and str(refused)}
-    store.set(f"{round_}/all", _packed({**said, "readers": readers}))
-    if readers:
-        # This process may end now, or fail at what it found, and keep the store: let the others read first.
-        store.wait([f"{round_}/heard"], _HEARD)
-    if refused:
-        raise refused
-    return missing, made
+        made = put_together(_everyone(round_, world_size, timeout))
+    except Exception as error:
+        silent = error.ranks if isinstance(error, RankSilent) else None
+        said = {"record": None, "silent": silent, "refused": str(error)}
+        round_.answer(_packed(said), world_size - 1 - len(silent or ()))
+        raise
+    round_.answer(_packed({"record": made.to_dict(), "silent": None, "refused": None}), world_size - 1)
+    return made
 
 
-def _read(store: Store, round_: str, rank: int, timeout: float) -> tuple[list[int], LayoutRecord | None]:
-    """The part of the others: what rank 0 published."""
-    if not store.wait([f"{round_}/all"], timeout + _GRACE):
-        store.set(f"{round_}/gave_up", str(rank).encode())  # whoever comes later must not count on this rank
-        raise RankSilent(f"rank 0 gathered nothing within {timeout + _GRACE:g} s", ranks=[0])
-    found = _unpacked(store.get(f"{round_}/all"))
-    if store.count(f"{round_}/read") == found["readers"]:
-        store.set(f"{round_}/heard", b"1")
-    if found["refused"]:
-        raise JobError(found["refused"])
-    return found["missing"], None if found["missing"] else LayoutRecord.from_dict(found["record"])
+def _everyone(round_: Round, world_size: int, timeout: float) -> list[dict[str, Any]]:
+    """What every rank said.  Raises RankSilent where some did not, JobError where two processes are one rank."""
+    started = time.monotonic()
+    full = round_.full(timeout)
+    conflict, gone = round_.conflict(), round_.gave_up()
+    if conflict is not None:
+        raise JobError(conflict)
+    missing = [gone] if gone is not None else [] if full else round_.missing(started + timeout + GRACE / 2)[0]
+    if missing or not full:
+        told = f"ranks {missing}" if missing else f"some of {world_size} ranks"
+        raise RankSilent(f"{told} did not come to the record within {timeout:g} s", ranks=missing)
+    found = [_long(_unpacked(text)) for text in round_.said(max(started + timeout, time.monotonic() + 1))]
+    if len(found) < world_size:
+        raise RankSilent(
+            f"what ranks {len(found)} to {world_size - 1} said could not be read within {timeout:g} s; give more",
+            ranks=[],
+        )
+    return found
 
 
 def _short(group: dict[str, Any]) -> dict[str, Any]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from rankatlas.core import Atlas, Mesh
+from rankatlas.derived import axis_role
 from rankatlas.errors import GroupMismatch
 from rankatlas.records.kinds import Kind, axis_name, covered, known_groups, name_kinds
 from rankatlas.records.record import LayoutRecord
 
 _Table = tuple[tuple[int, ...], ...]
+_LISTED = 6  # other kinds that are wrong, in a message
 _SAME = {"mp": "tp", "tp": "mp", "pipe": "pp", "data": "dp", "model": "tp"}  # two words of the field for one axis
 
 
@@ -20,8 +22,8 @@ def check_record(made: LayoutRecord, layout: Mesh | Atlas, axes: Sequence[str] =
     A kind whose description speaks of an axis must be the groups of that axis.  Names the kinds by `layout`.
     Cost: O(kinds × world).
 
-    Raises GroupMismatch: the kind, its first wrong group, what was expected, the ranks concerned.  UnknownAxisError
-    for an axis in `axes` that the layout does not have.
+    Raises GroupMismatch: the kind, its first wrong group, what was expected, the ranks concerned, and which other kinds
+    are wrong.  UnknownAxisError for an axis in `axes` that the layout does not have.
     """
     if layout.world_size != made.world_size or covered(layout) != list(range(made.world_size)):
         last = layout.first_rank + layout.world_size - 1
@@ -29,24 +31,44 @@ def check_record(made: LayoutRecord, layout: Mesh | Atlas, axes: Sequence[str] =
             f"the job has ranks 0 to {made.world_size - 1}, {layout} has {layout.first_rank} to {last}", "world"
         )
     name_kinds(made.kinds, layout)
+    faults = [*_wrong_kinds(made, layout), *_absent(made, layout, axes)]
+    if faults:
+        first, *rest = faults
+        raise _with_others(first, [fault.kind for fault in rest])
+
+
+def _wrong_kinds(made: LayoutRecord, layout: Mesh | Atlas) -> Iterator[GroupMismatch]:
+    families = known_groups(layout)
     for kind in made.kinds:
         if kind.disagreements:
-            raise _refusal(
+            yield _refusal(
                 f"{kind.description}: ranks {kind.disagreements} see other members than the rest of their group",
                 kind.description,
                 ranks=kind.disagreements,
             )
-        meant = _broken_promise(kind, layout)
+            continue
+        meant = _broken_promise(kind, layout, families)
         if meant:
-            raise _mismatch(kind, layout, meant)
-        if kind.axes is None:
-            raise _mismatch(kind, layout, {name: table for table, (name, *_) in known_groups(layout).items()})
+            yield _mismatch(kind, layout, meant)
+        elif kind.axes is None:
+            yield _mismatch(kind, layout, {name: table for table, (name, *_) in families.items()})
+
+
+def _absent(made: LayoutRecord, layout: Mesh | Atlas, axes: Sequence[str]) -> Iterator[GroupMismatch]:
     there = [_table(kind) for kind in made.kinds]
     for name in axes:
         groups = layout.groups(*name.split("+"))
         if tuple(map(tuple, groups.ranges())) not in there:
             told = ", ".join(dict.fromkeys(str(kind.axes) for kind in made.kinds)) or "none"
-            raise _refusal(f"no groups over {name} were made; there are {told}", name)
+            yield _refusal(f"no groups over {name} were made; there are {told}", name)
+
+
+def _with_others(fault: GroupMismatch, others: list[str]) -> GroupMismatch:
+    """The first fault, with the names of the kinds that have one too."""
+    if not others:
+        return fault
+    listed = ", ".join(others[:_LISTED]) + (", ..." if len(others) > _LISTED else "")
+    return GroupMismatch(f"{fault}\n{len(others)} more are wrong: {listed}", **{**vars(fault), "others": others})
 
 
 def misnamed(kinds: Sequence[Kind], layout: Mesh | Atlas) -> list[tuple[str, str]]:
@@ -56,13 +78,33 @@ def misnamed(kinds: Sequence[Kind], layout: Mesh | Atlas) -> list[tuple[str, str
     >>> misnamed([Kind("mesh_tp", [[0, 2], [1, 3]], "dp"), Kind("mesh_dp", [[0, 2], [1, 3]], "dp")], mesh)
     [('mesh_tp', 'dp')]
     """
-    return [(kind.description, kind.axes) for kind in kinds if kind.axes is not None and _broken_promise(kind, layout)]
+    families = known_groups(layout)
+    return [
+        (kind.description, kind.axes)
+        for kind in kinds
+        if kind.axes is not None and _broken_promise(kind, layout, families)
+    ]
 
 
-def _broken_promise(kind: Kind, layout: Mesh | Atlas) -> dict[str, _Table]:
+def _broken_promise(kind: Kind, layout: Mesh | Atlas, families: Mapping[_Table, list[str]]) -> dict[str, _Table]:
     """The groups that the description of a kind speaks of, where its groups are others; else nothing."""
-    meant = dict(_tables_of(axis_name(kind.description) or kind.description, layout))
+    spoken = axis_name(kind.description) or kind.description
+    meant = dict(_tables_of(spoken, layout))
+    if not meant and _has_another_role(spoken, families.get(_table(kind), [])):
+        meant = {f"{spoken} (an axis it has not)": tuple((rank,) for rank in covered(layout))}
     return {} if _table(kind) in meant.values() else meant
+
+
+def _has_another_role(spoken: str, names: Sequence[str]) -> bool:
+    """Whether groups with these `names` certainly cut something else than an axis called `spoken` does.
+
+    A layout without a tensor axis has each rank alone there, and no group along data can be called one of tensors; but
+    groups along an axis of a name nobody knows may be.
+    """
+    role = axis_role(spoken)
+    of_axes = [name for name in names if name != "world" and " " not in name]  # the rest are words of ours
+    sets = [[axis_role(axis) for axis in name.rpartition(".")[2].split("+")] for name in of_axes]
+    return role is not None and bool(sets) and all(None not in roles and role not in roles for roles in sets)
 
 
 def _table(kind: Kind) -> _Table:
@@ -78,13 +120,24 @@ def _tables_of(axis: str, layout: Mesh | Atlas) -> Iterator[tuple[str, _Table]]:
 
 
 def _refusal(message: str, kind: str, ranks: list[int] | None = None) -> GroupMismatch:
-    return GroupMismatch(message, kind=kind, given=None, expected=None, ranks=ranks or [])
+    return GroupMismatch(message, kind=kind, given=None, expected=None, ranks=ranks or [], others=[])
 
 
 def _mismatch(kind: Kind, layout: Mesh | Atlas, families: dict[str, _Table]) -> GroupMismatch:
     """The error for a kind that is none of `families`: held against the one it shares most groups with."""
     given = _table(kind)
     name, table = max(families.items(), key=lambda one: _likeness(given, one[1]))
+    stray = next((ranks for ranks in given if len(families) > 1 and _likeness(given, table)[0] == 0), None)
+    if stray is not None:
+        return GroupMismatch(
+            f"{kind.description}: {list(stray)} is no group of {layout}, whichever axes are taken, and so are"
+            f" {len(given) - 1} more",
+            kind=kind.description,
+            given=list(stray),
+            expected=None,
+            ranks=sorted(stray),
+            others=[],
+        )
     pairs = enumerate(zip_longest(given, table))
     wrong, (made, expected) = next((place, pair) for place, pair in pairs if pair[0] != pair[1])
     concerned = sorted({*(made or ()), *(expected or ())})
@@ -98,6 +151,7 @@ def _mismatch(kind: Kind, layout: Mesh | Atlas, families: dict[str, _Table]) -> 
         given=list(made) if made else None,
         expected=list(expected) if expected else None,
         ranks=concerned,
+        others=[],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 
 from rankatlas.core import Atlas, Mesh
 from rankatlas.records.kinds import Kind, axis_name, known_groups
@@ -112,11 +113,9 @@ class _Cuts:
     def mesh(self) -> Mesh:
         """The axes between the cuts."""
         pairs: list[tuple[str, int]] = []
-        gaps = 0
+        free = (name for name in map("axis{}".format, count(1)) if name not in self.names.values())
         for stride, end in zip(self._at, self._at[1:]):
-            name = self.names.get((stride, end))
-            gaps += name is None
-            pairs.append((name or f"axis{gaps}", end // stride))
+            pairs.append((self.names.get((stride, end)) or next(free), end // stride))
         return Mesh.from_axes(reversed(pairs or [("axis1", 1)]))
 
 

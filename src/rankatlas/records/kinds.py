@@ -20,7 +20,7 @@ _DESCRIPTIONS = (
     (r"^EXPERT_MODEL_PARALLEL_GROUP$", "ep"),
     (r"^EXPERT_TENSOR_PARALLEL_GROUP$", "etp"),
     (r"^EXPERT_DATA_PARALLEL_GROUP(_GLOO)?$", "edp"),
-    (r"^mesh_([A-Za-z_][A-Za-z0-9_]*)$", r"\1"),
+    (r"^mesh_(?!first_rank$)([A-Za-z_][A-Za-z0-9_]*)$", r"\1"),  # but for the one word that names no axis
     (r"^(data|dp)_parallel(_group)?$", "dp"),
     (r"^context_parallel$", "cp"),
     (r"^expert_parallel$", "ep"),

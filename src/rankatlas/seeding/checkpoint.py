@@ -95,6 +95,7 @@ def _whole_parts(parts: object) -> list[Mapping[str, Any]]:
         whole = (
             isinstance(part, Mapping)
             and isinstance(part.get("backends"), list)
+            and all(isinstance(name, str) for name in part["backends"])
             and isinstance(part.get("streams"), Mapping)
             and all(
                 isinstance(entry, Mapping)

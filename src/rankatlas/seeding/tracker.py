@@ -132,6 +132,8 @@ class RngStateTracker:
 
     def set_states_tracker(self, states: dict[str, Any]) -> None:
         """Set the state of streams that exist.  Raises SeedError for an unknown name, changing nothing."""
+        if not isinstance(states, Mapping):
+            raise SeedError(f"states are a dict, name of a stream → its state, not {shown(states)}")
         for name in states:
             self._known(name)
         self._resume(self._tried(lambda: _copied(states)))

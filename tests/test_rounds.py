@@ -1,0 +1,145 @@
+"""Rounds through a real store: ranks are threads, each with a client of its own."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+
+from rankatlas.errors import JobError, RankSilent
+from rankatlas.live.rounds import Round
+
+dist = pytest.importorskip("torch.distributed")
+
+
+@pytest.fixture(params=["tcp", "file"])
+def clients(request, tmp_path):
+    """A function that makes one more client of one store: TCP reads many keys at once, a file one at a time."""
+    from rankatlas.adapters.torch_job import TorchStore
+
+    if request.param == "file":
+        return lambda: TorchStore(dist.FileStore(str(tmp_path / "store")))
+    server = dist.TCPStore("127.0.0.1", 0, None, is_master=True, wait_for_workers=False)
+    return lambda: TorchStore(dist.TCPStore("127.0.0.1", server.port, None, is_master=False))
+
+
+def in_threads(world, work):
+    with ThreadPoolExecutor(world) as pool:
+        return list(pool.map(work, range(world)))
+
+
+def told(work):
+    try:
+        return work()
+    except RankSilent as error:
+        return error.ranks
+
+
+@pytest.mark.parametrize("world", [1, 2, 16, 17, 23])
+def test_everybody_is_read_in_order_and_hears_the_answer(clients, world):
+    def work(rank):
+        round_ = Round(clients(), "topic", rank, world, me=f"process {rank}")
+        round_.say(f"I am {rank}\n\xff".encode("latin-1"))
+        if rank:
+            return round_.hear(20)
+        assert round_.full(20)
+        said = round_.said(time.monotonic() + 20)
+        round_.answer(b"|".join(said), world - 1)
+        return b"|".join(said)
+
+    expected = b"|".join(f"I am {rank}\n\xff".encode("latin-1") for rank in range(world))
+    assert in_threads(world, work) == [expected] * world
+
+
+def test_a_leader_that_has_gone_is_read_around(clients):
+    world = 17  # blocks of 5; rank 5 leads one of them
+
+    def work(rank):
+        round_ = Round(clients(), "topic", rank, world, me=f"process {rank}")
+        round_.say(str(rank).encode())
+        if rank == 5:
+            return None
+        if rank:
+            return round_.hear(20)
+        assert round_.full(20)
+        said = round_.said(time.monotonic() + 20)
+        round_.answer(b" ".join(said), 0)
+        return b" ".join(said)
+
+    assert in_threads(world, work)[0] == b" ".join(str(rank).encode() for rank in range(world))
+
+
+def test_ranks_that_try_again_meet_again(clients):
+    """The others give up twice before rank 0 comes for the first time."""
+    world, gone = 3, threading.Barrier(3)
+
+    def other(rank):
+        store = clients()
+        for _ in range(2):
+            round_ = Round(store, "topic", rank, world, me=f"process {rank}")
+            round_.say(b"here")
+            assert told(partial(round_.hear, 0.1)) == [0]
+        gone.wait()
+        round_ = Round(store, "topic", rank, world, me=f"process {rank}")
+        round_.say(b"here")
+        return round_.hear(20)
+
+    def work(rank):
+        if rank:
+            return other(rank)
+        store = clients()
+        gone.wait()
+        while not store.has("topic/3/rank/1"):  # rank 1 is in the third round
+            time.sleep(0.01)
+        store.wait(["topic/2/closed"], 5)
+        round_ = Round(store, "topic", 0, world, me="process 0")
+        round_.say(b"here")
+        assert round_.full(20)
+        round_.answer(b"fine", world - 1)
+        return b"fine"
+
+    assert in_threads(world, work) == [b"fine"] * world
+
+
+def test_a_round_that_is_over_is_joined_where_nobody_has_gone_on(clients):
+    early, late = (Round(clients(), "topic", 0, 2, me="process 0"), clients())
+    early.say(b"here")
+    early.answer(b"you are missing", 0)
+    round_ = Round(late, "topic", 1, 2, me="process 1")
+    round_.say(b"here")
+    assert round_.hear(5) == b"you are missing"
+
+
+def test_a_process_with_another_rank_goes_on_to_a_new_round(clients):
+    """After a second initialisation on one store the ranks may be others; nobody reads what was said before."""
+    for turn, ranks in enumerate(({"a": 0, "b": 1}, {"a": 1, "b": 0})):
+        rounds = {me: Round(clients(), "topic", rank, 2, me=me) for me, rank in ranks.items()}
+        for me, round_ in rounds.items():
+            round_.say(f"{me} {turn}".encode())
+        first = next(rounds[me] for me, rank in ranks.items() if rank == 0)
+        by_rank = sorted(ranks, key=ranks.__getitem__)
+        assert first.said(time.monotonic() + 5) == [f"{me} {turn}".encode() for me in by_rank]
+
+
+def test_two_processes_of_one_rank(clients):
+    Round(clients(), "topic", 1, 2, me="one").say(b"")
+    first = Round(clients(), "topic", 0, 2, me="zero")
+    first.say(b"")
+    with pytest.raises(JobError, match="by one, and now by two"):
+        Round(clients(), "topic", 1, 2, me="two").say(b"")
+    assert "by one, and now by two" in first.conflict()
+
+
+def test_a_wait_that_was_given_up_ends_and_leaves_the_store_free(clients):
+    stop = threading.Event()
+    store = clients()
+    round_ = Round(store, "topic", 1, 2, me="process 1", stop=stop)
+    round_.say(b"")
+    waiting = threading.Thread(target=lambda: told(lambda: round_.hear(60)))
+    waiting.start()
+    stop.set()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    store.set("free", b"yes")
+    assert store.get("free") == b"yes"
