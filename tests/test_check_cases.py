@@ -48,6 +48,12 @@ def check_an_explain_case(given, expected):
     tp, pp, ep = given["tp"], given["pp"], given["ep"]
     dense = Mesh(pp=pp, dp=given["world_size"] // tp // pp, tp=tp)
     etp = tp if given["etp"] is None else given["etp"]
+    if "error" in expected:
+        said = {"world": given["world_size"], "dp": dense.size("dp"), "tp": tp, "pp": pp, "ep": ep, "etp": etp}
+        found = finding(check_numbers(numbers_of(said, etp="inherited from tp")), *expected["error"]["must_mention"])
+        assert (found.severity, found.numbers["etp"]) == ("error", expected["etp"])
+        assert [dict(fix.changes) for fix in found.fixes] == expected["fixes"]
+        return
     expert = Mesh(pp=pp, edp=given["world_size"] // pp // ep // etp, ep=ep, etp=etp)
     job = Job(
         Atlas(dense=dense, expert=expert, shared=("pp",)),

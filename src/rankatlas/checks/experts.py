@@ -38,14 +38,23 @@ def ranks(numbers: Numbers) -> Iterator[Finding]:
         {
             "ep": ep,
             "etp": etp,
-            "block": f"ep={ep} × etp={etp} = {ep * etp}" if etp > 1 else f"ep={ep}",
+            "block": _block(numbers),
             "ranks": there,
             "axes": "*".join(axes),
             "remainder": there % (ep * etp),
             "legal": legal,
         },
-        [Fix({"ep": size}) for size in _near(legal, ep)] + ([Fix({"etp": 1})] if etp > 1 and there % ep == 0 else []),
+        ([Fix({"etp": 1})] if etp > 1 and there % ep == 0 else []) + [Fix({"ep": size}) for size in _near(legal, ep)],
     )
+
+
+def _block(numbers: Numbers) -> str:
+    """The ranks of one set of experts, and where its tensor size came from if nobody gave it."""
+    ep, etp = numbers["ep"], numbers["etp"]
+    if etp == 1:
+        return f"ep={ep}"
+    inherited = " (inherited from tp)" if any(word in numbers.origin("etp") for word in _INHERITED) else ""
+    return f"ep={ep} × etp={etp}{inherited} = {ep * etp}"
 
 
 def count(numbers: Numbers) -> Iterator[Finding]:
