@@ -1,10 +1,15 @@
 """`rankatlas check` in-process: its page, its exit codes, and hosts in `where`, `show` and `diff`."""
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from rankatlas.checks import codes
+from rankatlas.cli.main import VERBS
+
+ROOT = Path(__file__).resolve().parent.parent
 
 MODEL = {
     "model_type": "llama",
@@ -191,7 +196,7 @@ class TestLogs:
         answer = run("check", log(ep=3))
         assert answer.code == 1
         assert "error RA110" in answer.out
-        assert "ep=3 × etp=2 = 6 does not divide the 8 ranks" in answer.out
+        assert "ep=3 × etp=2 (inherited from tp) = 6 does not divide the 8 ranks" in answer.out
         assert "fix: --expert-model-parallel-size 2" in answer.out
         assert "dense.tp" in answer.out
         assert "--set" not in answer.out
@@ -263,6 +268,13 @@ class TestDiff:
         answer = run("diff", log(), "pp=1 dp=4 cp=1 tp=2")
         assert answer.code == 1 or "every group is the same" in answer.out
         assert "not said" not in answer.out
+
+
+def test_the_pre_commit_hook_runs_this_command():
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    program, verb = hook["entry"].split()
+    assert (program, verb in VERBS, hook["language"]) == ("rankatlas", True, "python")
+    assert f"id: {hook['id']}" in (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
 
 
 class TestExplain:

@@ -7,6 +7,7 @@ from math import prod
 
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
+from rankatlas.core.axis_errors import MOST_RANKS
 from rankatlas.errors import DegreeError, WorldSizeError
 
 _MOST_FIXES = 4
@@ -42,7 +43,7 @@ def product(error: WorldSizeError) -> Finding:
     }
     open_size = unset is not None or (total and world % total != 0 and "no size" in str(error))
     fixes = [Fix(fix) for fix in error.fixes[:_MOST_FIXES]]
-    fixes += [Fix({"world": near}) for near in error.nearest_worlds[:2]]
+    fixes += [Fix({"world": near}) for near in error.nearest_worlds[:2] if near <= MOST_RANKS]
     return Finding("RA102" if open_size else "RA101", "error", numbers, fixes)
 
 
