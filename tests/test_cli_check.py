@@ -101,6 +101,11 @@ class TestPage:
         assert run("check", "tp=8 dp=4", "--nodes", "4x8", "--fail-on", "warning").code == 1
         assert run("check", "dp=4 tp=8", "--nodes", "4x8", "--fail-on", "note").code == 0
 
+    def test_which_groups_leave_a_node_as_data(self, run):
+        told = run("check", "dp=2 pp=2 cp=1 tp=4", "--nodes", "2x8", "--json").json["cluster"]
+        assert told["inside"] == ["pp", "tp"]
+        assert told["crossing"] == [{"axis": "dp", "count": 8, "groups": 8, "nodes": 2, "first": list(range(8))}]
+
     def test_uneven_nodes_and_hosts(self, run):
         assert found(run("check", "dp=2 tp=3", "--nodes", "4,2", "--json")) == ["RA172"]
         assert found(run("check", "dp=3 tp=2", "--nodes", "4,2", "--json")) == []

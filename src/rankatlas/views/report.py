@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 from unicodedata import east_asian_width
 
@@ -14,6 +15,7 @@ from rankatlas.cluster import Cluster
 from rankatlas.core import Mesh
 from rankatlas.errors import InputError
 
+_MOST_GROUPS = 64  # numbers of groups that leave a node, as data
 _MOST_STAGES = 64  # stages whose layers are listed
 
 
@@ -69,7 +71,13 @@ def _cluster(numbers: Numbers, cluster: Cluster) -> dict[str, Any]:
         "slots": cluster.slots,
         "inside": [address for _, address, found in crossed if found.count == 0],
         "crossing": [
-            {"axis": address, "count": found.count, "groups": found.groups, "nodes": found.most_nodes}
+            {
+                "axis": address,
+                "count": found.count,
+                "groups": found.groups,
+                "nodes": found.most_nodes,
+                "first": list(islice(found.indices(), _MOST_GROUPS)),
+            }
             for _, address, found in crossed
             if found.count != 0
         ],
