@@ -221,6 +221,35 @@ class TestLogs:
         assert facts["place"] == {"host": "gpu08", "local_rank": 1}
 
 
+class TestTrainingArguments:
+    def check(self, run, tmp_path, *options, **arguments):
+        path = tmp_path / "args.yaml"
+        path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in arguments.items()))
+        return run("check", str(path), "-n", "16", *options)
+
+    def test_settings_that_contradict_each_other(self, run, tmp_path):
+        answer = self.check(run, tmp_path, data_parallel_degree=2, sharding="stage1", tensor_parallel_degree=2)
+        assert answer.code == 1
+        assert "error RA108" in answer.out
+        assert "set the sharding degree as well" in answer.out
+        told = self.check(run, tmp_path, "--json", "--lang", "zh", tensor_parallel_degree=2, sharding="stage9").json
+        assert [(one["code"], one["title"]) for one in told["findings"]] == [("RA108", "设置互相矛盾")]
+
+    def test_what_is_about_our_reading_is_no_finding(self, run, tmp_path):
+        answer = self.check(run, tmp_path, context_parallel_degree=2, tensor_parallel_degree=2)
+        assert (answer.code, answer.out) == (2, "")
+
+    def test_a_default_that_decides_who_reads_data(self, run, tmp_path):
+        answer = self.check(
+            run, tmp_path, tensor_model_parallel_size=2, data_parallel_random_init=False, sep_parallel_size=1
+        )
+        assert "note RA103" in answer.out
+        assert "sharding=8 was not given" in answer.out
+        assert "fix: sharding: stage1" in answer.out
+        told = self.check(run, tmp_path, "--json", tensor_model_parallel_size=2, sep_parallel_size=1, sharding="stage1")
+        assert found(told) == []
+
+
 class TestHosts:
     LAYOUT = "pp=2 dp=2 tp=2"
 

@@ -9,7 +9,7 @@ from rankatlas.checks.finding import SEVERITIES, Finding, Fix
 from rankatlas.checks.numbers import Numbers
 from rankatlas.checks.spelling import KEYS, lines
 from rankatlas.cluster import Cluster
-from rankatlas.errors import DegreeError, WorldSizeError
+from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 from rankatlas.job import Fact, Job
 
 # Of the numbers alone; a change is proven by running these again.
@@ -39,6 +39,7 @@ _OF_NUMBERS: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
 # Of the layout and of what the reader said.
 _OF_LAYOUT: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
     world.unread,
+    world.sharding,
     order.differs,
     order.seeds,
     communicators.too_many,
@@ -67,14 +68,16 @@ def check_job(job: Job, cluster: Cluster | None = None, extra: Iterable[Fact] = 
 def check_numbers(numbers: Numbers, cluster: Cluster | None = None) -> list[Finding]:
     """The same for numbers that need not be a layout yet.  Cost: as `check_job`."""
     found = [_proven(finding, numbers) for finding in _all_of(numbers)]
-    found += [finding for check in _OF_LAYOUT for finding in check(numbers)]
+    found += [_spelled(finding, numbers) for check in _OF_LAYOUT for finding in check(numbers)]
     if cluster is not None:
         found += [_spelled(finding, numbers) for check in _OF_CLUSTER for finding in check(numbers, cluster)]
     return sorted(found, key=lambda finding: (-SEVERITIES.index(finding.severity), finding.code))
 
 
-def check_refusal(error: WorldSizeError | DegreeError, numbers: Numbers | None = None) -> Finding:
-    """The finding for sizes a reader refused, its changes spelled as the source would.  Cost: O(axes)."""
+def check_refusal(error: WorldSizeError | DegreeError | ArgumentsError, numbers: Numbers | None = None) -> Finding:
+    """The finding for what a reader refused, its changes spelled as the source would.  Cost: O(axes)."""
+    if isinstance(error, ArgumentsError):
+        return world.contradiction(error)
     finding = world.product(error) if isinstance(error, WorldSizeError) else world.degree(error)
     if numbers is None:
         return finding

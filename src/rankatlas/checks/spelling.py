@@ -190,6 +190,8 @@ def _line(numbers: Numbers, family: str, name: str, value: Any) -> str | None:
         flags = {"embedding": ["embedding"], "loss": ["loss"], "embedding-and-loss": ["embedding", "loss"]}
         parts = [f"--account-for-{end}-in-pipeline-split" for end in flags.get(str(value), [])]
         return " ".join(parts) or None
+    if name == "zero_stage":
+        return _written(numbers, family, "sharding", f"stage{value}") if family.startswith("paddle") else None
     if family == "verl" and name == "global_batch":  # which verl counts in prompts
         responses = numbers["responses"]
         if value % responses:

@@ -8,7 +8,7 @@ from math import prod
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
 from rankatlas.core.axis_errors import MOST_RANKS
-from rankatlas.errors import DegreeError, WorldSizeError
+from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 
 _MOST_FIXES = 4
 _SAID_ELSEWHERE = ("seeds and groups follow", "etp=")  # by RA181 and RA112
@@ -62,6 +62,15 @@ def degree(error: DegreeError) -> Finding:
     return Finding("RA107", "error", numbers, [Fix({error.name: value}) for value in below[-1:]])
 
 
+def contradiction(error: ArgumentsError) -> Finding:
+    """RA108: settings that a framework takes in no combination; `names` are their keys.
+
+    >>> contradiction(ArgumentsError("a=1 needs b", names=("a", "b"))).message
+    'a=1 needs b'
+    """
+    return Finding("RA108", "error", {"detail": str(error).replace("\n", "; "), "names": list(error.names)})
+
+
 def product_of(numbers: Numbers) -> Iterator[Finding]:
     """RA101 for numbers that were never made a mesh."""
     if numbers.mesh is not None or numbers.get("world") is None or numbers.get("dp") is None:
@@ -97,6 +106,17 @@ def defaults(numbers: Numbers) -> Iterator[Finding]:
                 {"size": numbers.label(name), "origin": origin, "name": name, "value": numbers[name]},
                 [Fix({name: numbers[name]}), *(Fix({name: 1}) for _ in range(name != "ep"))],
             )
+
+
+def sharding(numbers: Numbers) -> Iterator[Finding]:
+    """RA103: PaddleFormers shards unless told not to, and sharding then takes the ranks that dp would have."""
+    fact, mesh = numbers.facts.get("zero_stage"), numbers.mesh
+    if fact is None or mesh is None or "sharding" not in mesh.axes or not fact.origin.startswith("default"):
+        return
+    if mesh.size("sharding") > 1 and not numbers.told("sharding").startswith("given"):
+        size = f"sharding={mesh.size('sharding')}"
+        facts = {"size": size, "origin": fact.origin, "name": "zero_stage", "value": fact.value}
+        yield Finding("RA103", "note", facts, [Fix({"zero_stage": fact.value})])
 
 
 def unread(numbers: Numbers) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ import click
 from rankatlas.cli.common import print_json, read, source_options
 from rankatlas.cli.places import cluster_given, cluster_options, recorded_cluster
 from rankatlas.cli.streams import say
-from rankatlas.errors import DegreeError, WorldSizeError
+from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 from rankatlas.job import Fact
 
 _LEVELS = ("error", "warning", "note", "never")
@@ -60,7 +60,7 @@ def command(
     for one in _sources(words):
         try:
             job = read(one, format, world_size)
-        except (WorldSizeError, DegreeError) as error:
+        except (WorldSizeError, DegreeError, ArgumentsError) as error:
             facts = refused(error, one, format, world_size, extra, lang)
         else:
             numbers = Numbers.of(job, extra)

@@ -8,25 +8,32 @@ from rankatlas.checks import check_numbers, check_refusal
 from rankatlas.checks.numbers import Numbers
 from rankatlas.checks.spelling import KEYS
 from rankatlas.cli.common import read, sets_given
-from rankatlas.errors import DegreeError, RankatlasError, WorldSizeError
+from rankatlas.errors import ArgumentsError, DegreeError, RankatlasError, WorldSizeError
 from rankatlas.job import Fact, Job
 from rankatlas.views.report import report
 
 # What a look at another world than the one asked for can still say: it depends on no data size.
 _OF_ANY_WORLD = ("RA103", "RA104", "RA105", "RA106", "RA12", "RA130", "RA131", "RA14", "RA18")
 _OF_THE_HELP = "the source is of "
+# What a message says that is about our reading: another format, or a layout no mesh can show.
+_OURS = ("--from", "describe the job as", "no axis of one mesh")
 _LAID_OVER = ("ep", "rollout_tp")  # sizes over ranks that the layout has without them
 
 
 def refused(
-    error: WorldSizeError | DegreeError,
+    error: WorldSizeError | DegreeError | ArgumentsError,
     words: tuple[str, ...],
     format: str | None,
     world_size: int | None,
     extra: list[Fact],
     lang: str,
 ) -> dict[str, Any]:
-    """The facts of the page."""
+    """The facts of the page.  Raises ArgumentsError again where it is about rankatlas and not about the launch."""
+    if isinstance(error, ArgumentsError):
+        if not error.names or any(words in str(error) for words in _OURS):
+            raise error
+        numbers = Numbers([], format=format or "training arguments", source=" ".join(words))
+        return report(numbers, [check_refusal(error)], None, lang)
     sizes = dict(error.factors) if isinstance(error, WorldSizeError) else {error.name: error.size}
     for name in _LAID_OVER:
         if name in sizes:
