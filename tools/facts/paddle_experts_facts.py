@@ -3,8 +3,8 @@
     python paddle_experts_facts.py OUT
 
 `EPHybridCommunicateGroup` makes its groups in its constructor; here each call that would make one keeps the lists of
-ranks it was to be made of. A fact has the trainer's order (`order`; `names` are fleet's, outer → inner), `sizes`, and the
-groups by fleet's name (`answer`), or `error`. The orders are those PaddleFormers' trainer gives (see paddleformers_args.json, "order").
+ranks it was to be made of. A fact has the trainer's order (`order`; `names` are fleet's, outer → inner), the `sizes`,
+and the groups by fleet's name (`answer`) or `error`. The orders are those PaddleFormers' trainer gives.
 """
 
 from __future__ import annotations

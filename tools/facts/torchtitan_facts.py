@@ -2,8 +2,8 @@
 
     python torchtitan_facts.py OUT
 
-A fact has the degrees (`given`, of `world` ranks) and what one rank sees (`answer`): the ranks of its group in each mesh,
-by torchtitan's name; or `error`. `ParallelDims` is torchtitan's own; the "loss" mesh is its flattened one.
+A fact has the degrees (`given`, of `world` ranks) and what one rank sees (`answer`): the ranks of its group in each
+mesh, by torchtitan's name; or `error`. `ParallelDims` is torchtitan's own; the "loss" mesh is its flattened one.
 """
 
 from __future__ import annotations

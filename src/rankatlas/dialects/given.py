@@ -66,6 +66,11 @@ class Given(Mapping[str, Any]):
             found = found[name]
         return found
 
+    def part(self, path: str) -> Mapping[str, Any]:
+        """The settings at a dotted path, none where something else stands there."""
+        found = self.at(path)
+        return found if isinstance(found, Mapping) else {}
+
     def origin(self, name: str) -> str:
         """Where a value stands, in words."""
         if name in self.origins:

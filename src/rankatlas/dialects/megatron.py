@@ -50,7 +50,7 @@ def evidence(given: Given) -> int:
     shared = [name for name in _SHARED if name in names]
     own = [name for name in _OWN if name in names]
     nested = any(
-        name in (given.at(part) or {}) for name in _SHARED for part in ("model", "trainer.strategy", "model_parallel")
+        name in given.part(part) for name in _SHARED for part in ("model", "trainer.strategy", "model_parallel")
     )
     if (shared and own) or len(own) >= 3 or nested:
         return 2

@@ -133,6 +133,7 @@ class _Script:
         self.variables: dict[str, list[Item]] = {}
         self.depth = 0
         self.launches: list[_Launch] = []
+        self.bare = False  # whether the last one was options alone
         self.slurm: dict[str, int] = {}
         self.lines: dict[str, int] = {}
         self.notes: list[str] = []
@@ -279,8 +280,15 @@ class _Script:
             origin = next((item.origin for item in held if item.origin), None)
             if origin:
                 launch.origins[name] = origin
-        if launch.lines:
+        if not launch.lines:
+            return
+        bare = bool(_OPTION.match(texts[0]))
+        if bare and self.bare:  # a list of options, one on each line
+            for held, more in zip(self.launches[-1], launch):
+                held.update(more)
+        else:
             self.launches.append(launch)
+        self.bare = bare
 
     def given(self, source: str) -> Given:
         """Everything about the last launch."""

@@ -157,8 +157,8 @@ class _Reader:
     def _dollar(self, word: Word) -> None:
         text, start = self.text, self.place
         if text.startswith("$((", start):
-            end = self._find("))", start) + 2
-            word.pieces.append(("arithmetic", text[start + 3 : end - 2], None))
+            end = self._closing(start + 1, "(", ")")
+            word.pieces.append(("arithmetic", text[start + 3 : max(start + 3, end - 2)], None))
             self._move(end)
         elif text.startswith("$(", start):
             end = self._closing(start + 1, "(", ")")

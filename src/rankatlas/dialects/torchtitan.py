@@ -61,7 +61,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
     """
     refuse_unresolved(given, LAYOUT)
     facts = {axis: _degree(given, axis) for axis in _DEGREES}
-    built = given.at("built") or {}
+    built = given.part("built")
     world, _, notes = world_of(given, world_size)
     if world is None and all(isinstance(built.get(axis), int) and built[axis] > 0 for axis in _AXES):
         world = 1
@@ -146,7 +146,7 @@ def _settings(given: Given, sizes: dict[str, int]) -> tuple[list[Fact], list[str
         found["fsdp"] = Fact("fsdp", "FSDP2" if sizes["dp_replicate"] == 1 else "HSDP", "fsdp mesh above 1")
     if sizes["cp"] > 1:
         balancer = given.at("parallelism.context_parallel_load_balancer")
-        off = "context_parallel_load_balancer" in (given.at("parallelism") or {}) and balancer is None
+        off = "context_parallel_load_balancer" in given.part("parallelism") and balancer is None
         split = "contiguous" if off else "balanced"
         found["cp_split"] = Fact("cp_split", split, given.origin("parallelism.context_parallel_load_balancer"))
     precision = given.at("training.mixed_precision_param")
@@ -162,10 +162,9 @@ def _settings(given: Given, sizes: dict[str, int]) -> tuple[list[Fact], list[str
 def _notes(given: Given, facts: dict[str, Fact]) -> list[str]:
     notes = []
     for section in ("parallelism", "training", "experimental"):
-        inner = given.at(section) or {}
+        inner = given.part(section)
         known = [path.partition(".")[2] for path in LAYOUT if path.startswith(f"{section}.")]
-        if not isinstance(inner, str):
-            notes += not_understood(inner, known, before=f"{section}.")
+        notes += not_understood(inner, known, before=f"{section}.")
     if facts["etp"].value > 1 and facts["ep"].value > 1:
         notes.append(
             f"expert_tensor_parallel_degree={facts['etp'].value} is of releases before 0.3, whose sparse mesh has one"
