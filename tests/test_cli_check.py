@@ -221,6 +221,28 @@ class TestLogs:
         assert facts["place"] == {"host": "gpu08", "local_rank": 1}
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split --num-layers 30",
+        "--account-for-loss-in-pipeline-split --num-layers 31",
+        '--pipeline-model-parallel-layout "Et*8|t*8|t*7|t*7L" --num-layers 30',
+        '--pipeline-model-parallel-layout "Et*4|t*4|t*4|t*4|t*4|t*4|t*3|t*3L" --num-layers 30',
+    ],
+)
+def test_how_layers_are_shared_out_is_read_checked_and_written(run, tmp_path, options):
+    path = tmp_path / "run.sh"
+    sizes = "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 4"
+    path.write_text(f"torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py {sizes} {options}\n")
+    source = [str(path), "--from", "megatron", "-n", "8"]
+    assert found(run("check", *source, "--json")) == []
+    written = run("convert", *source, "--to", "megatron")
+    assert (written.code, written.err) == (0, "")
+    told = written.out.replace("\n", " ")
+    for option in options.partition(" --num-layers")[0].split(" --"):
+        assert option.removeprefix("--") in told
+
+
 class TestTrainingArguments:
     def check(self, run, tmp_path, *options, **arguments):
         path = tmp_path / "args.yaml"

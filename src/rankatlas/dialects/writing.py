@@ -6,6 +6,8 @@ import json
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from rankatlas.checks.numbers import Numbers
+from rankatlas.checks.spelling import lines as spelled
 from rankatlas.core import Atlas, Mesh
 from rankatlas.dialects import megatron, own, paddle
 from rankatlas.dialects.given import Given
@@ -98,7 +100,14 @@ def _megatron(job: Job) -> Written:
 def _options(job: Job) -> tuple[list[str], list[str]]:
     """The settings of a job as Megatron's options, and which have none."""
     held = {name: fact.value for name, fact in job.settings.items()}
+    if "stage_layers" in held:
+        held.pop("virtual_stages", None)  # the picture of the pipeline says it, and both together are refused
     lines = [f"--{option} {held.pop(name)}" for name, option in _MEGATRON.items() if name in held]
+    for name in ("stage_layers", "layer_split"):
+        told = spelled(Numbers([], format="megatron"), {name: held[name]}) if name in held else []
+        if told:
+            del held[name]
+            lines += told
     groups = held.pop("kv_heads", None)
     if groups is not None and groups != job.settings["heads"].value if "heads" in job.settings else groups is not None:
         lines.append(f"--group-query-attention --num-query-groups {groups}")
