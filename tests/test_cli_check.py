@@ -257,6 +257,18 @@ class TestTrainingArguments:
         told = self.check(run, tmp_path, "--json", "--lang", "zh", tensor_parallel_degree=2, sharding="stage9").json
         assert [(one["code"], one["title"]) for one in told["findings"]] == [("RA108", "设置互相矛盾")]
 
+    def test_lines_have_the_keys_of_the_source(self, run, tmp_path):
+        arguments = {"mp_degree": 4, "dp_degree": 2, "sharding": "", "pp_degree": 3}
+        answer = self.check(run, tmp_path, **arguments)
+        assert "error RA101" in answer.out
+        assert "  fix: pp_degree: 2\n  or:  dp_degree: 1\n       pp_degree: 4\n" in answer.out
+        (finding,) = self.check(run, tmp_path, "--json", **arguments).json["findings"]
+        for fix in finding["fixes"]:
+            if "world" not in fix["changes"]:
+                pasted = {key: int(value) for key, _, value in (line.partition(": ") for line in fix["lines"])}
+                assert set(pasted) <= set(arguments)
+                assert found(self.check(run, tmp_path, "--json", **arguments | pasted)) == []
+
     def test_what_is_about_our_reading_is_no_finding(self, run, tmp_path):
         answer = self.check(run, tmp_path, context_parallel_degree=2, tensor_parallel_degree=2)
         assert (answer.code, answer.out) == (2, "")

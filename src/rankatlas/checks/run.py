@@ -81,10 +81,15 @@ def check_refusal(error: WorldSizeError | DegreeError | ArgumentsError, numbers:
     finding = world.product(error) if isinstance(error, WorldSizeError) else world.degree(error)
     if numbers is None:
         return finding
-    if numbers.format.partition("-")[0] in KEYS:  # the open size follows by itself where the source is read again
-        open_axis = finding.numbers.get("axis")
-        fixes = [Fix({name: size for name, size in fix.changes.items() if name != open_axis}) for fix in finding.fixes]
-        finding = finding.with_fixes(fixes)
+    if numbers.format.partition("-")[0] in KEYS and isinstance(error, WorldSizeError):
+        # What stays as it is need not be pasted, and the open size follows by itself.
+        open_axis = finding.numbers["axis"] if finding.code == "RA102" else None
+        stays = {**finding.numbers["sizes"], open_axis: None}
+        changed = [
+            {name: size for name, size in fix.changes.items() if name not in stays or stays[name] not in (size, None)}
+            for fix in finding.fixes
+        ]
+        finding = finding.with_fixes(Fix(changes) for changes in changed if changes)
     return _spelled(finding, numbers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from math import prod
 from types import MappingProxyType
@@ -140,6 +141,7 @@ KEYS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "nemo": _NEMO,
     }
 )
+_SAID = re.compile(r"given: ([A-Za-z_][\w.]*)")  # the origin of a number that stands under a key
 _STYLES: Mapping[str, str] = MappingProxyType(
     {"deepspeed": "json", "accelerate": "yaml", "verl": "override", "nemo": "override", "rankatlas": "yaml"}
 )
@@ -207,6 +209,12 @@ def _line(numbers: Numbers, family: str, name: str, value: Any) -> str | None:
 
 
 def _key(numbers: Numbers, family: str, name: str) -> str | None:
+    """The key the source gives this number by, else the one its dialect has for it."""
+    axes = numbers.axes.get(name) or (name,)
+    for origin in (numbers.told(*axes), numbers.origin(name)):
+        said = _SAID.fullmatch(origin)
+        if said:
+            return said[1]
     keys = KEYS[family]
     role = next((role for role, axes in ROLES.items() if name in axes), name)
     return keys.get(name) or keys.get(role)
