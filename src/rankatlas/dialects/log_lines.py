@@ -58,7 +58,7 @@ def without(line: str, kinds: tuple[int, ...]) -> str:
     """`line` without prefixes of these kinds, each taken off where it is there.
 
     >>> without("[rank0]:  'tp': 2", (0, 6, 3, 7))
-    "  'tp': 2"
+    " 'tp': 2"
     """
     for kind in kinds:
         match = _BEFORE[kind].match(line)

@@ -284,8 +284,12 @@ class _Script:
             return
         bare = bool(_OPTION.match(texts[0]))
         if bare and self.bare:  # a list of options, one on each line
-            for held, more in zip(self.launches[-1], launch):
-                held.update(more)
+            last = self.launches[-1]
+            last.values.update(launch.values)
+            last.lines.update(launch.lines)
+            last.unresolved.update(launch.unresolved)
+            last.origins.update(launch.origins)
+            last.loose.update(launch.loose)
         else:
             self.launches.append(launch)
         self.bare = bare

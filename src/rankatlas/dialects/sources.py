@@ -6,10 +6,12 @@ import os
 import stat
 from collections.abc import Iterator
 from itertools import chain
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from rankatlas.dialects.log_blocks import Block, find
 from rankatlas.errors import RankatlasError, SourceError, shown
+
+if TYPE_CHECKING:
+    from rankatlas.dialects.log_blocks import Block
 
 _MOST_BYTES = 16 << 20  # no launch configuration is larger; a wrong path (a checkpoint, a device) often is
 _MOST_STREAMED = 1 << 40  # of a log; a pipe that never ends is none
@@ -79,6 +81,8 @@ def read_text(source: str) -> str:
 
 
 def _hold(source: str, file: BinaryIO, endless: bool) -> Held:
+    from rankatlas.dialects.log_blocks import find  # telling notation from a path needs no reader of logs
+
     head = file.read(_MOST_BYTES + 1)
     if len(head) <= _MOST_BYTES:
         return Held(source, head, find([head]))
