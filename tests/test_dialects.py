@@ -252,39 +252,77 @@ class TestWhoseWords:
             read_config(file({"stranger_size": 4}), "stranger")
 
 
-class TestReportedCases:
-    def test_map_013_experts_are_no_factor_of_the_world(self, file):
-        given = {"tensor_model_parallel_size": 2, "expert_model_parallel_size": 4, "expert_tensor_parallel_size": 2}
-        layout = read_config(file(given), "megatron", world_size=8).layout
-        dense, expert = layout["dense"], layout["expert"]
-        assert (dense.size("dp"), expert.size("edp")) == (4, 1)
-        assert [list(group) for group in dense.groups("dp")] == [[0, 2, 4, 6], [1, 3, 5, 7]]
-        assert [list(group) for group in expert.groups("ep")] == [[0, 2, 4, 6], [1, 3, 5, 7]]
+REPORTED = json.loads(Path(__file__, "../cases/reading.json").resolve().read_text(encoding="utf-8"))
+MEGATRON_SIZES = {
+    "tp": "tensor_model_parallel_size", "cp": "context_parallel_size", "pp": "pipeline_model_parallel_size",
+    "ep": "expert_model_parallel_size", "etp": "expert_tensor_parallel_size",
+}  # fmt: skip
+TITAN_DEGREES = {
+    "pp": "pipeline_parallel_degree", "dp_replicate": "data_parallel_replicate_degree",
+    "dp_shard": "data_parallel_shard_degree", "cp": "context_parallel_degree", "tp": "tensor_parallel_degree",
+}  # fmt: skip
 
-    def test_val_005_an_inherited_expert_size_is_noted(self, file):
-        job = read_config(
-            file({"tensor_model_parallel_size": 2, "expert_model_parallel_size": 4}), "megatron", world_size=8
-        )
-        (note,) = [note for note in job.notes if "inherited from tp" in note]
-        assert note.startswith("etp=2 is inherited from tp")
-        assert "takes 8 ranks and edp=1; with etp=1 it would take 4 and edp be 2" in note
-        assert {fact.name: fact.value for fact in job.facts}["etp"] == 2
 
-    def test_val_007_an_expert_degree_that_does_not_divide(self, file):
+def megatron_job(file, asked):
+    return read_config(
+        file({name: asked[axis] for axis, name in MEGATRON_SIZES.items() if axis in asked}),
+        "megatron",
+        world_size=asked["world_size"],
+    )
+
+
+def check_a_folding_case(file, asked, expected):
+    """Experts lie over the ranks of the dense layers and are no factor of the world."""
+    layout = megatron_job(file, asked).layout
+    dense, expert = layout["dense"], layout["expert"]
+    assert (dense.size("dp"), expert.size("edp")) == (expected["dp"], expected["edp"])
+    assert [list(group) for group in dense.groups("dp")] == expected["dense_dp_groups"]
+    assert [list(group) for group in expert.groups("ep")] == expected["ep_groups"]
+
+
+def check_an_explain_case(file, asked, expected):
+    """An expert tensor size that nobody gave is legal, and noted with what 1 would mean."""
+    job = megatron_job(file, asked)
+    (note,) = [note for note in job.notes if all(word in note for word in expected["note_words"])]
+    found = {fact.name: fact for fact in job.facts}
+    assert (found["etp"].value, found["etp"].origin) == (expected["etp"], "inherited from tp")
+    assert found["edp"].value == expected["edp"]
+    other = expected["if_etp_were_1"]
+    assert f"takes {expected['expert_block']} ranks and edp={expected['edp']};" in note
+    assert f"with etp=1 it would take {other['expert_block']} and edp be {other['edp']}" in note
+
+
+def check_a_validate_case(file, asked, expected):
+    if "ep" in asked:
+        degrees = {TITAN_DEGREES[axis]: size for axis, size in asked["degrees"].items()}
         content = {
-            "parallelism": {"data_parallel_shard_degree": 2, "tensor_parallel_degree": 3, "expert_parallel_degree": 4},
-            "model_spec": {"model": {"num_experts": 8}},
+            "parallelism": {**degrees, "expert_parallel_degree": asked["ep"]},
+            "model_spec": {"model": {"num_experts": asked["num_experts"]}},
         }
-        with pytest.raises(DegreeError) as caught:
-            read_config(file(content), world_size=6)
-        assert all(word in str(caught.value) for word in ("ep=4", "6", "dp_shard*cp*tp"))
-        assert (caught.value.remainder, caught.value.legal) == (2, [1, 2])
+    else:
+        sizes = (
+            {}
+            if asked["rollout_tp_source"] == "default"
+            else {"tensor_model_parallel_size": asked["degrees"]["rollout_tp"]}
+        )
+        content = {"actor_rollout_ref": {"actor": {}, "rollout": sizes}}
+    with pytest.raises(DegreeError) as caught:
+        read_config(file(content), world_size=asked["world_size"])
+    assert all(word in str(caught.value) for word in expected["error"]["must_mention"])
+    assert caught.value.legal == expected.get("legal_ep", expected.get("legal"))
+    assert caught.value.remainder == expected.get("remainder", caught.value.remainder)
 
-    def test_val_013_a_default_larger_than_the_world(self, file):
-        with pytest.raises(DegreeError) as caught:
-            read_config(file({"actor_rollout_ref": {"actor": {}, "rollout": {}}}), world_size=1)
-        assert all(word in str(caught.value) for word in ("rollout_tp=2", "default", "world_size=1"))
-        assert caught.value.legal == [1]
+
+CHECKS = {
+    "folding": check_a_folding_case,
+    "explain": check_an_explain_case,
+    "validate": check_a_validate_case,
+}
+
+
+@pytest.mark.parametrize("case", REPORTED, ids=lambda case: case["id"])
+def test_a_reported_case(file, case):
+    CHECKS[case["kind"]](file, case["input"], case["expected"])
 
 
 class TestMeaningsOfOneOption:

@@ -11,9 +11,9 @@ from typing import Any
 from rankatlas.errors import RankatlasError, SourceError, shown
 
 READ = (
-    "what is read: notation such as 'pp=4 dp=2 tp=8', stored layouts and records of rankatlas,"
-    " training arguments of PaddleNLP 2.8 (tensor_parallel_degree, mp_degree …)"
-    " and PaddleFormers 1.2 (tensor_model_parallel_size …)"
+    "what is read: notation such as 'pp=4 dp=2 tp=8', stored layouts and records of rankatlas, and what these are"
+    " launched with or print: Megatron-LM, PaddleNLP 2.8, PaddleFormers 1.2, DeepSpeed, torchtitan, accelerate, verl,"
+    " NeMo-RL"
 )
 _MOST_YAML = 1 << 18  # characters; the reader is slow, and a configuration of that size is not written by hand
 _MOST_DEPTH = 100

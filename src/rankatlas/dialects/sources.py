@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rankatlas.dialects.log_blocks import Block
 
 _MOST_BYTES = 16 << 20  # no launch configuration is larger; a wrong path (a checkpoint, a device) often is
-_MOST_STREAMED = 1 << 40  # of a log; a pipe that never ends is none
+_MOST_PIPED = 4 << 30  # bytes of a log in a pipe, which may never end
 _CHUNK = 1 << 20
 _ENDINGS = (".json", ".yaml", ".yml", ".toml", ".txt", ".log", ".out", ".err", ".sh")
 
@@ -65,10 +65,10 @@ def hold(source: str) -> Held:
         if source == "-":
             import sys
 
-            return _hold(source, sys.stdin.buffer, endless=False)
+            return _hold(source, sys.stdin.buffer, os.fstat(sys.stdin.fileno()).st_mode)
         mode = _mode(source)
         with open(source, "rb") as file:
-            return _hold(source, file, endless=stat.S_ISCHR(mode))
+            return _hold(source, file, mode)
     except (OSError, ValueError) as error:
         if isinstance(error, RankatlasError):
             raise
@@ -80,21 +80,28 @@ def read_text(source: str) -> str:
     return hold(source).text
 
 
-def _hold(source: str, file: BinaryIO, endless: bool) -> Held:
+def _hold(source: str, file: BinaryIO, mode: int) -> Held:
     from rankatlas.dialects.log_blocks import find  # telling notation from a path needs no reader of logs
 
     head = file.read(_MOST_BYTES + 1)
     if len(head) <= _MOST_BYTES:
         return Held(source, head, find([head]))
-    return Held(source, None, [] if endless else find(chain([head], _chunks(file))))
+    if stat.S_ISCHR(mode):  # a device never ends
+        return Held(source, None, [])
+    most = None if stat.S_ISREG(mode) else _MOST_PIPED
+    return Held(source, None, find(chain([head], _chunks(source, file, most))))
 
 
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
-    for _ in range(_MOST_STREAMED // _CHUNK):
-        chunk = file.read(_CHUNK)
-        if not chunk:
-            return
+def _chunks(source: str, file: BinaryIO, most: int | None) -> Iterator[bytes]:
+    left = most
+    while chunk := file.read(_CHUNK):
         yield chunk
+        if left is not None:
+            left -= len(chunk)
+            if left < 0:
+                raise SourceError(
+                    f"{shown(source)} is a pipe of more than {_MOST_PIPED >> 30} GiB; give the file", source=source
+                )
 
 
 def _mode(source: str) -> int:

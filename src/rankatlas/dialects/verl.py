@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from rankatlas.core import Atlas, Mesh
 from rankatlas.dialects import megatron
 from rankatlas.dialects.given import Given
-from rankatlas.dialects.picking import divides, numbers, refuse_open_references, world_needed, world_of
+from rankatlas.dialects.picking import divides, not_understood, numbers, refuse_open_references, world_needed, world_of
 from rankatlas.dialects.rollouts import rollout_size, told_facts, with_rollout
 from rankatlas.errors import SourceError, shown
 from rankatlas.job import Fact, Job
@@ -60,6 +60,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
     engine = {name: _size(given, name, path, default) for name, (path, default) in _ENGINE.items()}
     layout, more, facts = _layout(given, train, engine, world)
     settings, further = _settings(given, train)
+    further += _left_out(given)
     return Job(
         layout,
         format=f"verl-{release or '0.9'}",
@@ -133,6 +134,15 @@ def _layout(given: Given, train: Job, engine: dict[str, Fact], world: int) -> tu
     if engine["rollout_dp"].value > 1:
         notes.append("tp of the rollout holds its tensor and its data ranks together, as verl's mesh does")
     return atlas, notes, facts
+
+
+def _left_out(given: Given) -> list[str]:
+    """Notes on sizes of an engine or a trainer that are no axis of these charts."""
+    notes = []
+    for part in (_ROLLOUT, _ACTOR, f"{_ACTOR}.fsdp_config"):
+        known = [path.rpartition(".")[2] for path in LAYOUT if path.startswith(f"{part}.")]
+        notes += not_understood(given.part(part), known, before=f"{part}.")
+    return notes
 
 
 def _batches(given: Given) -> list[Fact]:
