@@ -376,6 +376,12 @@ class TestOwnFormat:
         with pytest.raises(RankatlasError, match=words):
             read_config(file({**self.CONTENT, **change}))
 
+    def test_the_example_is_the_stored_layout_beside_it(self):
+        folder = Path(__file__).resolve().parent.parent / "examples" / "layouts"
+        job = read_config(str(folder / "llama3_405b_8k.yaml"))
+        assert job.layout == read_config(str(folder / "llama3_405b_8k.json")).layout
+        assert job.settings["global_batch"].value == 2048
+
     def test_the_schema_has_the_same_names(self):
         import rankatlas.dialects
 

@@ -65,7 +65,11 @@ def hold(source: str) -> Held:
         if source == "-":
             import sys
 
-            return _hold(source, sys.stdin.buffer, os.fstat(sys.stdin.fileno()).st_mode)
+            try:
+                mode = os.fstat(sys.stdin.fileno()).st_mode
+            except (OSError, ValueError):  # a program put something else in its place
+                mode = stat.S_IFIFO
+            return _hold(source, sys.stdin.buffer, mode)
         mode = _mode(source)
         with open(source, "rb") as file:
             return _hold(source, file, mode)
