@@ -49,7 +49,7 @@ $(FRAMEWORKS)/.test: pyproject.toml
 	@touch $@
 
 test-frameworks: $(FRAMEWORKS)/.test  ## the adapters, each with its framework as it is installed
-	$(FRAMEWORKS)/bin/python -m pytest -n 2 tests/test_live_frameworks.py
+	$(FRAMEWORKS)/bin/python -m pytest -n 2 tests/test_live_frameworks.py tests/test_loaders.py
 
 check: lint types contract docs  ## everything but the tests
 

@@ -7,7 +7,8 @@ import pytest
 
 from rankatlas import Mesh
 from rankatlas.batches import BatchPlan
-from rankatlas.errors import BatchError
+from rankatlas.errors import BatchError, DataCoverageError, DataResumeError
+from rankatlas.sampling import DataShard, ShardedSampler, check_loader_states, coverage
 from rankatlas.sequence import sequence_slices
 from refusals import refused
 
@@ -69,7 +70,55 @@ def check_a_reduction_group_case(given, expected):
     assert counted("dp") == expected["wrong_over_dp_only"]
 
 
+def check_a_sampler_case(given, expected):
+    mesh, n = mesh_of(given), given["samples"]
+    shard = DataShard(mesh)
+    right = {int(rank): samples for rank, samples in expected["samples_by_rank"].items()}
+    assert shard.data_size == expected["sampler_args"]["num_replicas"]
+    assert all(shard.data_rank(rank) == mesh.coordinate(rank)["dp"] for rank in right)
+    assert coverage(expected["samples_by_rank"], shard, n).ok
+    if given["policy"] == "strided":
+        for rank, samples in right.items():
+            own = ShardedSampler(n, shard, rank, global_batch=shard.data_size, micro_batch=1, shuffle=False)
+            assert [index for indexes in own for index in indexes.tolist()] == samples
+    replicas = expected["wrong_default"]["num_replicas"]
+    with refused(DataCoverageError, f"num_replicas={shard.data_size}", kinds=("sharded-by-world",)):
+        coverage({rank: range(rank, n, replicas) for rank in right}, shard, n)
+
+
+def check_a_coverage_case(given, expected):
+    shard = DataShard(Mesh(dp=given["dp"]))
+    covered, missing = expected["covered"], expected["missing"]
+    with refused(DataCoverageError, *expected["error"]["must_mention"], covered=covered, missing=missing):
+        coverage(given["samples_by_rank"], shard, given["samples"])
+
+
+def check_a_resume_dp_change_case(given, expected):
+    saved = {f"dp_rank_{rank}": b"" for rank in range(given["saved_dp"])}
+    words, orphaned = expected["error"]["must_mention"], expected["orphaned_states"]
+    for states in (saved, list(saved.values()), dict(enumerate(saved.values()))):
+        with refused(DataResumeError, *words, orphaned_states=orphaned):
+            check_loader_states(states, given["current_dp"])
+
+
+def check_a_sequence_shards_case(given, expected):
+    mesh = mesh_of(given)
+    size = mesh.size("sp")
+    shard = DataShard(mesh)
+    # Every rank reads the sequence of its data rank, and holds one slice of it.
+    assert shard.data_size == mesh.size("dp")
+    assert [shard.agreement_group(rank).size for rank in range(mesh.world_size)] == [size] * mesh.world_size
+    slices = sequence_slices(64 * size, size)
+    held = [slices[mesh.coordinate(rank)["sp"]] for rank in shard.ranks(0)]
+    assert {len(parts) for parts in held} == {expected["shards_per_rank_per_sequence"]}
+    assert len({*held}) == expected["distinct_shards"] == expected["wrong_seen"]
+
+
 CHECKS = {
+    "sampler": check_a_sampler_case,
+    "coverage": check_a_coverage_case,
+    "resume-dp-change": check_a_resume_dp_change_case,
+    "sequence-shards": check_a_sequence_shards_case,
     "validate-batch": check_a_validate_batch_case,
     "elastic-resume": check_an_elastic_resume_case,
     "cp-slices": check_a_cp_slices_case,

@@ -47,17 +47,8 @@ __all__ = [
 
 # Modules of the package that may be reached as attributes, loaded when they are.
 _MODULES = (
-    "checks",
-    "cluster",
-    "core",
-    "dialects",
-    "errors",
-    "live",
-    "pipeline",
-    "records",
-    "seeding",
-    "tensors",
-    "topology",
+    *("audit", "batches", "checks", "cluster", "core", "creation", "dialects", "errors", "live", "pipeline", "records"),
+    *("sampling", "seeding", "sequence", "tensors", "topology"),
 )
 
 

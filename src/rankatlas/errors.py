@@ -181,6 +181,37 @@ class BatchError(InputError):
     legal_data_sizes: list[int]
 
 
+class DataCoverageError(InputError):
+    """Samples that are not each read exactly once by one data rank, or peers that read different ones.
+
+    `kinds` names what was found ("sharded-by-world", "sharded-twice", "tail-per-rank", "peers-disagree", …), `samples`
+    how many there are and `covered_count` how many of them are read.  `covered`, `missing` and `repeated` list the
+    first 1,024 samples each, `ranks` the first 1,024 ranks that differ from a peer.
+    """
+
+    kinds: tuple[str, ...]
+    samples: int
+    covered_count: int
+    covered: list[int]
+    missing: list[int]
+    repeated: list[int]
+    ranks: list[int]
+
+
+class DataResumeError(InputError):
+    """A saved position in the data from which this job cannot go on.
+
+    Of a ShardedSampler's state: `state` is what was saved (None when it is no state), `changed` is key → (saved, own).
+    Of per-rank states of other loaders: `orphaned_states` are data ranks whose state nobody would load,
+    `missing_states` those that have none.
+    """
+
+    state: dict[str, object] | None
+    changed: dict[str, tuple[object, object]]
+    orphaned_states: list[int]
+    missing_states: list[int]
+
+
 class SequenceError(InputError):
     """A sequence that cannot be cut as asked.
 
@@ -341,6 +372,32 @@ class ClusterError(InputError):
     text: str
 
 
+class CreationOrderError(InputError):
+    """Ranks that create groups by different calls: they would wait for each other, or reduce into each other's groups.
+
+    `first_divergent_call` is the number of the call, from 0; `odd_ranks` are those who do something else there than
+    the others (or than the plan says), `expected` and `given` what was due and what the first of them does (None for
+    no call); `canonical_plan` is an order of creation in which every rank can make all of these groups.
+    """
+
+    first_divergent_call: int
+    odd_ranks: list[int]
+    expected: list[object] | None
+    given: list[object] | None
+    canonical_plan: list[list[int]]
+
+
+class IssueOrderError(InputError):
+    """Ranks that use the groups they share in different orders, so that each waits for the other.
+
+    `conflicting_rank_pairs` are those pairs; `stuck` is rank → what it waits in (name and members), for every rank that
+    would wait for ever.
+    """
+
+    conflicting_rank_pairs: list[list[int]]
+    stuck: dict[int, tuple[str, list[int]]]
+
+
 class JobError(RankatlasError, RuntimeError):
     """Something about the running job: none is initialised, or another one uses the same store."""
 
@@ -373,6 +430,19 @@ class RankSilent(JobError, TimeoutError):
     ranks: list[int]
 
 
+class AuditError(JobError):
+    """Tensors, batches or random states that are not what their layout says.  `findings` are plain dicts."""
+
+    findings: list[dict[str, object]]
+
+
+class ProbeError(JobError):
+    """A probe that could not be finished: `ranks` died or hang, `during` is what was going on."""
+
+    ranks: list[int]
+    during: str
+
+
 class GroupMismatch(JobError):
     """Groups of a running job that are not those of the layout it should have.
 
@@ -385,6 +455,13 @@ class GroupMismatch(JobError):
     expected: list[int] | None
     ranks: list[int]
     others: list[str]
+
+
+class HandleError(JobError, KeyError):
+    """No communicator of that name on this rank.  `name` was asked for, `known` are the names there are."""
+
+    name: object
+    known: tuple[str, ...]
 
 
 def unknown_axis(name: object, known: tuple[str, ...], what: str = "mesh", instead: str = "") -> UnknownAxisError:

@@ -25,11 +25,11 @@ def rank_tables(job: Job) -> dict[str, Any]:
     Of a recorded job the groups that were made, else one family per axis and those with a purpose.  Cost: O(families ×
     world).  Raises InputError for a world of more than a million ranks.
 
-    >>> tables = rank_tables(Job(Mesh(pp=2, tp=2), format="notation", source=""))
-    >>> tables["parallelism_to_groups"]
-    {'pp': [[0, 2], [1, 3]], 'tp': [[0, 1], [2, 3]], 'tp-pp': [[0, 1, 2, 3]]}
+    >>> tables = rank_tables(Job(Mesh(pp=2, dp=1, tp=2), format="notation", source=""))
+    >>> list(tables["parallelism_to_groups"]), tables["parallelism_to_groups"]["tp"]
+    (['pp', 'dp', 'tp', 'tp-pp'], [[0, 1], [2, 3]])
     >>> tables["rank_to_parallelism_to_group_id"]["3"]
-    {'pp': 1, 'tp': 1, 'tp-pp': 0}
+    {'pp': 1, 'dp': 3, 'tp': 1, 'tp-pp': 0}
     """
     if job.layout.world_size > _MOST_RANKS:
         raise InputError(f"a dump of all ranks has at most {_MOST_RANKS:,}, this layout {job.layout.world_size:,}")
