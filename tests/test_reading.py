@@ -261,8 +261,8 @@ def test_devices_and_directories(tmp_path):
         (b"null", "is empty"),
         (b"# only a comment\n", "is empty"),
         (b"one line of something else", "text that is no notation"),
-        (b'{"train_batch_size": 8, "zero_optimization": {"stage": 2}}', "'train_batch_size', 'zero_optimization'"),
-        (b'{"train_batch_size": 8, "zero_optimization": {"stage": 2}}', "PaddleFormers 1.2"),
+        (b'{"learning_rate": 8, "scheduler": {"stage": 2}}', "'learning_rate', 'scheduler'"),
+        (b'{"learning_rate": 8, "scheduler": {"stage": 2}}', "PaddleFormers 1.2"),
         (b'{"parallel": {"mp_degree": 2}}', "there are degrees below 'parallel'"),
         (b'{"shardng_degree": 2}', "did you mean sharding_degree?"),
         (b'{"mp_degree": 2, "enable_auto_parallel": "yes"}', "enable_auto_parallel is true or false, not 'yes'"),
@@ -318,7 +318,7 @@ def test_too_large(file):
 
 def test_unknown_format():
     with pytest.raises(SourceError, match="the formats are"):
-        read_config("dp=2", "deepspeed")
+        read_config("dp=2", "deepsped")
 
 
 def test_unknown_keys_of_a_stored_layout(file):

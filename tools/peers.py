@@ -98,6 +98,17 @@ ENVIRONMENTS: tuple[Environment, ...] = (
             ("colossalai", "0.5.0"),
         ),
     ),
+    # What starts trainings: their meshes are asked for, so nothing of what they train with is needed.
+    Environment(
+        "launchers",
+        (
+            (TORCH, NUMPY),
+            (TORCH, NUMPY, "docstring_parser", "typeguard", "PyYAML", "psutil", "packaging", "safetensors"),
+            ("--no-deps", "spmd_types==0.2.3", "tyro==1.0.17", "huggingface_hub==1.12.0"),
+            ("--no-deps", "torchtitan==0.3.0", "accelerate==1.15.0", "verl==0.9.1"),
+        ),
+        (("torch", "2.13.0"), ("torchtitan", "0.3.0"), ("accelerate", "1.15.0"), ("verl", "0.9.1")),
+    ),
     Environment(
         "paddle", ((NUMPY, "paddlepaddle==3.3.1", "setuptools<81"),), (("paddlepaddle", "3.3.1"), ("numpy", "2.4.6"))
     ),
@@ -119,6 +130,9 @@ PEERS: tuple[Peer, ...] = (
     Peer("deepspeed", "torch", "deepspeed", "0.19.8", "deepspeed.runtime.pipe.topology"),
     Peer("paddle", "paddle", "paddlepaddle", "3.3.1", "paddle.distributed.fleet.base.topology"),
     Peer("torch", "torch", "torch", "2.13.0", "torch.distributed.device_mesh"),
+    Peer("torchtitan", "launchers", "torchtitan", "0.3.0", "torchtitan.distributed.parallel_dims"),
+    Peer("accelerate", "launchers", "accelerate", "1.15.0", "accelerate.parallelism_config"),
+    Peer("verl", "launchers", "verl", "0.9.1", "verl/workers/engine_workers.py", False),
     Peer("jax", "jax", "jax", "0.10.2", "jax.sharding"),
     Peer("colossalai", "torch", "colossalai", "0.5.0", "colossalai/cluster/process_group_mesh.py", False),
 )

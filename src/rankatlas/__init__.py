@@ -47,20 +47,8 @@ __all__ = [
 
 # Modules of the package that may be reached as attributes, loaded when they are.
 _MODULES = (
-    *(
-        "audit",
-        "batches",
-        "core",
-        "creation",
-        "dialects",
-        "errors",
-        "live",
-        "records",
-        "sampling",
-        "seeding",
-        "sequence",
-    ),
-    *("tensors", "topology"),
+    *("audit", "batches", "checks", "cluster", "core", "creation", "dialects", "errors", "live", "pipeline", "records"),
+    *("sampling", "seeding", "sequence", "tensors", "topology"),
 )
 
 

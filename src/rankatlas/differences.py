@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh, Ranks
 from rankatlas.core.compare import first_difference, ranks_shown, same_groups
+from rankatlas.derived import data_axes
+from rankatlas.job import Fact, Job
 
 _MOST_MEMBERS = 1024  # members of a differing group that plain data lists
 
@@ -101,6 +104,74 @@ def compare(first: Mesh | Atlas, second: Mesh | Atlas) -> dict[str, Changes | No
     theirs = second.charts if isinstance(second, Atlas) else dict.fromkeys(_charts(first), second)
     names = [*mine, *(name for name in theirs if name not in mine)]
     return {name: Changes(mine[name], theirs[name]) if name in mine and name in theirs else None for name in names}
+
+
+def compare_settings(first: Job, second: Job) -> list[dict[str, Any]]:
+    """What two jobs say otherwise beside their groups: each as name, and value and origin in both (None: not said).
+
+    A value that is the same but given in one and a default in the other counts too: defaults change with releases.
+
+    >>> one, two = (Job(Mesh(dp=8), format="notation", source="") for _ in range(2))
+    >>> compare_settings(one, two)
+    []
+    """
+    found = []
+    defaults = dict.fromkeys(fact.name for job in (first, second) for fact in job.facts if _is_default(fact))
+    mine, theirs = _said(first, defaults), _said(second, defaults)
+    for name in {**mine, **theirs}:
+        a, b = mine.get(name), theirs.get(name)
+        same = a is not None and b is not None and a.value == b.value
+        if same and a is not None and b is not None and _is_default(a) == _is_default(b):
+            continue
+        if a is None or b is None:
+            one_sided = not (first.settings and second.settings)
+            if one_sided:
+                continue  # one of them says nothing beside its layout
+        found.append({"name": name, "same": same, "first": _fact(a), "second": _fact(b)})
+    return found
+
+
+def settings_lines(found: list[dict[str, Any]]) -> list[str]:
+    """The same in words."""
+    lines = []
+    for one in found:
+        a, b = (_told(one[name]) for name in ("first", "second"))
+        if one["same"]:
+            origins = one["first"]["origin"], one["second"]["origin"]
+            lines.append(f"{one['name']} is the same, but {origins[0]} in A, {origins[1]} in B")
+        else:
+            lines.append(f"{one['name']} is {a} in A and {b} in B")
+    return lines
+
+
+def _said(job: Job, defaults: Mapping[str, None]) -> dict[str, Fact]:
+    """The data size, the settings, and what a job says of axes that are a default in one of the two."""
+    mesh = job.layout if isinstance(job.layout, Mesh) else None
+    if isinstance(job.layout, Atlas):
+        mesh = next((job.layout.charts[name] for name in ("dense", "train") if name in job.layout.charts), None)
+    facts = [fact for fact in job.facts if fact.name in defaults]
+    if mesh is not None and job.settings:
+        size = 1
+        for axis in data_axes(mesh):
+            size *= mesh.size(axis)
+        facts.append(Fact("data ranks", size, "the layout"))
+        order = ", ".join(axis for axis in mesh.axes if mesh.size(axis) > 1)
+        facts.append(Fact("order", order, "outer → inner"))
+    if job.seed is not None:
+        facts.append(Fact("seed", job.seed, "given"))
+    return {fact.name: fact for fact in (*facts, *job.settings.values())}
+
+
+def _is_default(fact: Fact) -> bool:
+    return fact.origin.startswith(("default", "inherited"))
+
+
+def _fact(fact: Fact | None) -> dict[str, Any] | None:
+    return None if fact is None else {"value": fact.value, "origin": fact.origin}
+
+
+def _told(fact: dict[str, Any] | None) -> str:
+    return "not said" if fact is None else f"{fact['value']} ({fact['origin']})"
 
 
 def _charts(layout: Mesh | Atlas) -> list[str]:

@@ -226,6 +226,19 @@ class SequenceError(InputError):
     legal_cp: list[int]
 
 
+class DegreeError(InputError):
+    """A size that must divide a number of ranks and does not.
+
+    `name` and `size` are its own, `ranks` what it must divide, `remainder` what is left, `legal` the sizes that fit.
+    """
+
+    name: str
+    size: int
+    ranks: int
+    remainder: int
+    legal: list[int]
+
+
 class RankError(InputError, IndexError):
     """A rank outside the mesh.  `rank`, `first_rank` and `world_size` say by how much."""
 
@@ -336,6 +349,27 @@ class SourceError(InputError):
     """A file, or text, from which no layout can be read.  `source` names it."""
 
     source: str
+
+
+class PipelineSplitError(InputError):
+    """Layers that stages cannot hold exactly once.
+
+    `layers`, `stages` and `virtual` are what was asked; `dropped_by_floor` is how many a silent division would lose;
+    `offered_split` (per stage) and `offered_chunks` (per chunk, in model order) add up, None where there is no way.
+    """
+
+    layers: int
+    stages: int
+    virtual: int
+    dropped_by_floor: int
+    offered_split: list[int] | None
+    offered_chunks: list[int] | None
+
+
+class ClusterError(InputError):
+    """Nodes or hosts that cannot be read, or have fewer devices than the job has ranks.  `text` is what was given."""
+
+    text: str
 
 
 class CreationOrderError(InputError):

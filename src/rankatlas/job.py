@@ -20,7 +20,7 @@ class Fact:
 
     def __init__(self, name: str, value: object, origin: str) -> None:
         self.name = name
-        self.value = value
+        self.value: Any = value
         self.origin = origin
 
     def __repr__(self) -> str:
@@ -46,7 +46,8 @@ SETTINGS = MappingProxyType(
         "virtual_stages": "pieces of the model on every pipeline stage",
         "first_stage_layers": "layers of the first stage, where it has another number than the rest",
         "last_stage_layers": "layers of the last stage, where it has another number than the rest",
-        "stage_layers": "layers of every stage, as a list",
+        "stage_layers": "layers of every stage, or of every virtual stage in model order, as a list",
+        "layer_split": "what shares layers out where it is not told: a policy of rankatlas.pipeline",
         "zero_stage": "0 to 3: what data ranks share out among them (optimizer states, gradients, parameters)",
         "fsdp": "how parameters are sharded, in the words of the framework",
         "cp_split": "contiguous or balanced: how a sequence is cut over context ranks",
@@ -62,8 +63,8 @@ class Job:
     `seed` is the base seed a configuration sets, None where it sets none.
     `settings` are the other numbers that must fit the layout, name → Fact; the names are `SETTINGS`, the same whatever
     the format calls them, and one that is neither given nor has a default is absent.
-    `places` says where ranks run, rank → its `host`, `local_rank` and `device`, and `kinds` which groups were made,
-    plain data; both are known of recorded jobs only.
+    `places` says where ranks run, rank → its `host`, `local_rank` and, of recorded jobs, `device`; `kinds` which groups
+    a recorded job made, plain data.
     `notes` are sentences about what was given and could not be understood, or was understood in one of several
     possible ways; a reader never keeps such a thing to itself.
 
@@ -91,7 +92,7 @@ class Job:
         self.source = source
         self.facts = tuple(facts)
         self.notes = tuple(notes)
-        self.places = dict(places or {})
+        self.places = {} if places is None else places
         self.kinds = tuple(kinds)
         self.seed = seed
         self.settings = MappingProxyType({fact.name: fact for fact in settings})

@@ -13,15 +13,40 @@ from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError, RankError, shown
 from rankatlas.job import Job
 
-FORMAT_NAMES = ("notation", "rankatlas", "paddlenlp-2.8", "paddleformers-1.2")
+_SETS = "rankatlas.sets"  # where a context keeps what --set gave
+
+
+class FormatName(click.ParamType):  # type: ignore[type-arg]
+    """NAME or NAME@RELEASE of a dialect, checked when it is given."""
+
+    name = "NAME[@RELEASE]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The name, as it was written."""
+        from rankatlas.dialects.registry import named
+
+        try:
+            named(value, "--from")
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+        return value
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--world-size` and `--from`, which say how the sources of a command are read."""
+    """`--world-size`, `--from` and `--set`, which say how the sources of a command are read."""
+    command = click.option(
+        "--set",
+        "sets",
+        multiple=True,
+        metavar="NAME=VALUE",
+        expose_value=False,
+        callback=_keep_sets,
+        help="A variable that a launch script does not set, or a setting to read in place of the source's. Repeatable.",
+    )(command)
     command = click.option(
         "--from",
         "format",
-        type=click.Choice(FORMAT_NAMES),
+        type=FormatName(),
         help="Read files in this format instead of the one their content suggests.",
     )(command)
     return click.option(
@@ -30,6 +55,22 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.IntRange(min=1),
         help="Number of ranks: settles a size left open ('dp=?'), and is needed for training arguments.",
     )(command)
+
+
+def _keep_sets(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> None:
+    sets: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"takes NAME=VALUE, not {shown(text)}", ctx, param)
+        sets[name.strip()] = value
+    ctx.meta[_SETS] = sets
+
+
+def sets_given() -> dict[str, str]:
+    """What `--set` gave to the command that runs."""
+    context = click.get_current_context(silent=True)
+    return dict(context.meta.get(_SETS, {})) if context else {}
 
 
 def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,6 +83,7 @@ def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def read(words: Iterable[str], format: str | None, world_size: int | None) -> Job:
     """The job that the words of a command line describe: one file, or notation with or without quotes."""
     words = tuple(words)
+    sets = sets_given()
     notation = format in (None, "notation")
     if notation and len(words) > 1 and all("=" in word or ":" in word for word in words):
         words = (" ".join(words),)
@@ -50,13 +92,15 @@ def read(words: Iterable[str], format: str | None, world_size: int | None) -> Jo
         raise InputError(f"one LAYOUT is needed, notation such as 'pp=4 dp=2 tp=8' or a file; got {given}")
     from rankatlas.dialects.sources import names_a_file
 
-    if notation and not names_a_file(words[0]):  # needs no reader of files, which is slow to load
+    if (
+        notation and not sets and not names_a_file(words[0]) and " --" not in words[0]
+    ):  # needs no reader of files, which is slow to load
         from rankatlas.core import parse_layout
 
         return Job(parse_layout(words[0], world_size), format="notation", source=words[0])
     from rankatlas.dialects import read_config
 
-    return read_config(words[0], format, world_size=world_size)
+    return read_config(words[0], format, world_size=world_size, sets=sets)
 
 
 def tell_notes(job: Job) -> None:

@@ -1,4 +1,4 @@
-"""`rankatlas diff`: what changes between two layouts."""
+"""`rankatlas diff`: what changes between two layouts, or two jobs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from rankatlas.cli.common import FORMAT_NAMES, leave, print_json, read, source_options, strict_option
+from rankatlas.cli.common import FormatName, leave, print_json, read, source_options, strict_option
 from rankatlas.cli.streams import say
 from rankatlas.core import Mesh
-from rankatlas.differences import Changes, compare
+from rankatlas.differences import Changes, compare, compare_settings, settings_lines
 from rankatlas.errors import ArgumentsError, SourceError
 from rankatlas.job import Job
 from rankatlas.views.text import members
@@ -25,8 +25,8 @@ _SHOWN = 8  # ranks on other hosts, and kinds of groups, that are listed
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @source_options
-@click.option("--from-a", type=click.Choice(FORMAT_NAMES), help="Read A alone in this format.")
-@click.option("--from-b", type=click.Choice(FORMAT_NAMES), help="Read B alone in this format.")
+@click.option("--from-a", type=FormatName(), help="Read A alone in this format.")
+@click.option("--from-b", type=FormatName(), help="Read B alone in this format.")
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -43,7 +43,8 @@ def command(
 ) -> None:
     """Which axes have the same groups in the layouts A and B, which differ, and from which group on.
 
-    Exit code 0 when every group is the same (axes of size 1 do not count), 1 when something differs.
+    Of jobs also what they say otherwise: batch, model, seed, and defaults that one of them writes out.
+    Exit code 0 when every group is the same (axes of size 1 do not count) and so is what both say, 1 when not.
     """
     jobs = _read("A", first, from_a or format, world_size), _read("B", second, from_b or format, world_size)
     changes = compare(jobs[0].layout, jobs[1].layout)
@@ -51,11 +52,14 @@ def command(
     equal = equal and isinstance(jobs[0].layout, Mesh) == isinstance(jobs[1].layout, Mesh)
     moved = _moved(jobs)
     made = _made(jobs)
+    other = compare_settings(*jobs)
     equal = equal and not moved and not made
+    agreed = all(one["same"] for one in other)
     if as_json:
         charts = {name: change.to_dict() if change else None for name, change in changes.items()}
-        facts = {"equal": equal, "first": str(jobs[0].layout), "second": str(jobs[1].layout), "moved": moved}
+        facts = {"equal": equal and agreed, "first": str(jobs[0].layout), "second": str(jobs[1].layout), "moved": moved}
         facts["made"] = made
+        facts["settings"] = other
         facts["notes"] = {name: list(job.notes) for name, job in zip("AB", jobs)}
         # A chart has an "equal" of its own; the whole answer's is ours.
         print_json({**(charts.get("") or {"charts": charts}), **facts})
@@ -64,8 +68,10 @@ def command(
         hosts += [f"{len(moved) - _SHOWN} more ranks moved"] if len(moved) > _SHOWN else []
         lines = [*_lines(jobs, changes), *(_told(one) for one in made[:_SHOWN])]
         lines += [f"{len(made) - _SHOWN} more kinds of groups differ"] if len(made) > _SHOWN else []
-        say("\n".join([*lines, *hosts, "every group is the same" if equal else "the layouts differ"]))
-    leave(ctx, jobs, strict, 0 if equal else 1)
+        lines += settings_lines(other)
+        verdict = "every group is the same" if equal else "the layouts differ"
+        say("\n".join([*lines, *hosts, verdict if agreed or not equal else f"{verdict}; the jobs differ otherwise"]))
+    leave(ctx, jobs, strict, 0 if equal and agreed else 1)
 
 
 def _read(name: str, source: str, format: str | None, world_size: int | None) -> Job:

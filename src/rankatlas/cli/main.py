@@ -25,10 +25,12 @@ VERBS = MappingProxyType(
         "show": "A layout: its axes, the groups people ask for, and a page of its rank table.",
         "where": "One rank: its coordinate, every group it is in, its neighbours and data rank.",
         "diff": "Two layouts: which groups stay the same and which differ.",
+        "check": "A launch: what it says, what is wrong with it, and what to paste.",
         "groups": "The communicators a job creates: their order, the calls that takes, rough memory.",
         "check-groups": "The groups a job really made, held against the layout it should have.",
         "seeds": "Which ranks share which random stream, and whether a scheme of seeds collides.",
         "batches": "Which data rank reads which samples, each sample proven to be read once.",
+        "convert": "A launch in the words of another framework, proven to give the same groups.",
         "probe": "Inside a job: every group opened, checked and timed, slow ranks named.",
         "completion": "The script that completes commands in bash, zsh or fish.",
     }
@@ -98,7 +100,7 @@ def cli() -> None:
     """Where every rank of a hybrid-parallel training job stands.
 
     A LAYOUT is notation such as 'pp=4 dp=2 tp=8' (outer to inner: neighbouring ranks differ along the last axis),
-    or a file: a stored layout, or training arguments of PaddleNLP or PaddleFormers.
+    or what a framework is launched with: its log, its configuration, a script, a command line.
     """
 
 

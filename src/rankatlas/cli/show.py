@@ -21,6 +21,7 @@ from rankatlas.cli.common import (
     strict_option,
     tell_notes,
 )
+from rankatlas.cli.places import cluster_options, placed
 from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError
 from rankatlas.job import Job
@@ -38,6 +39,7 @@ _CHUNK = 4096  # lines written at once
 )
 @click.argument("words", nargs=-1, required=True, metavar="LAYOUT_OR_FILE")
 @source_options
+@cluster_options
 @click.option("--ranks", metavar="RANGES", help="Which ranks the table lists, such as 0-15,32 (ends included).")
 @click.option("--axis", "axes", multiple=True, metavar="AXES", help="List the groups along these axes: tp, or pp+tp.")
 @click.option(
@@ -56,6 +58,8 @@ def command(
     words: tuple[str, ...],
     world_size: int | None,
     format: str | None,
+    nodes: str | None,
+    hosts: str | None,
     ranks: str | None,
     axes: tuple[str, ...],
     pen: str | None,
@@ -75,7 +79,7 @@ def command(
         raise click.UsageError("--format flagscale tells of all ranks and groups; leave --ranks and --axis out")
     if output is not None and not output.strip():
         raise InputError("--output is empty; it names the file to write")
-    job = read(words, format, world_size)
+    job = placed(read(words, format, world_size), nodes, hosts)
     pen = "json" if json_asked else pen or "table"
     axes = axes_given(axes)
     place = whole_file(output) if output else nullcontext(sys.stdout)

@@ -17,10 +17,11 @@ from rankatlas.cli.common import (
     strict_option,
     tell_notes,
 )
+from rankatlas.cli.places import cluster_options, placed
 from rankatlas.cli.streams import say
 from rankatlas.errors import InputError, shown
 from rankatlas.job import Job
-from rankatlas.views.facts import MOST_MEMBERS, listed, matching_ranks, rank_facts
+from rankatlas.views.facts import MOST_MEMBERS, hosts_of, listed, matching_ranks, rank_facts, ranks_on
 from rankatlas.views.text import members, where_lines
 
 
@@ -31,9 +32,10 @@ from rankatlas.views.text import members, where_lines
 )
 @click.argument("words", nargs=-1, required=True, metavar="[RANK] LAYOUT")
 @click.option("--coordinate", "-c", metavar="PLACES", help="Which ranks stand at these places, such as pp=1,tp=3.")
-@click.option("--host", metavar="NAME", help="Which ranks of a recorded job run on this host.")
+@click.option("--host", metavar="NAME", help="Which ranks run on this host, of a recorded job or of --hosts.")
 @click.option("--group", metavar="'AXES INDEX'", help="Who is in a group, such as 'tp 512' or 'dp+cp 3'.")
 @source_options
+@cluster_options
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -45,6 +47,8 @@ def command(
     group: str | None,
     world_size: int | None,
     format: str | None,
+    nodes: str | None,
+    hosts: str | None,
     strict: bool,
     as_json: bool,
 ) -> None:
@@ -59,16 +63,16 @@ def command(
     if asked and _is_rank(words[0]):
         raise click.UsageError(f"RANK ({words[0]}) and {asked[0]} exclude each other")
     if coordinate is not None:
-        job = read(words, format, world_size)
+        job = placed(read(words, format, world_size), nodes, hosts)
         _print_matching(job, coordinate, as_json)
     elif host is not None:
-        job = read(words, format, world_size)
+        job = placed(read(words, format, world_size), nodes, hosts)
         _print_host(job, host, as_json)
     elif group is not None:
-        job = read(words, format, world_size)
+        job = placed(read(words, format, world_size), nodes, hosts)
         _print_group(job, group, as_json)
     else:
-        job = _read_about(words, format, world_size)
+        job = placed(_read_about(words, format, world_size), nodes, hosts)
         facts = rank_facts(job, int(words[0]))
         if as_json:
             print_json(facts)
@@ -100,8 +104,10 @@ def _print_matching(job: Job, coordinate: str, as_json: bool) -> None:
 
 def _print_host(job: Job, host: str, as_json: bool) -> None:
     if not job.places:
-        raise InputError(f"{shown(job.source)} does not say where ranks run; --host needs the record of a job")
-    hosts = list(dict.fromkeys(str(place["host"]) for place in job.places.values()))
+        raise InputError(
+            f"{shown(job.source)} does not say where ranks run; --host needs the record of a job, or --hosts"
+        )
+    hosts = hosts_of(job.places)
     if host not in hosts:
         from difflib import get_close_matches
 
@@ -109,7 +115,7 @@ def _print_host(job: Job, host: str, as_json: bool) -> None:
         raise InputError(
             f"no rank of this job ran on {shown(host)}; there are {len(hosts)} hosts, such as {', '.join(near)}"
         )
-    _print_ranks(job, {"host": host}, [rank for rank in job.places if job.places[rank]["host"] == host], as_json)
+    _print_ranks(job, {"host": host}, ranks_on(job.places, host), as_json)
 
 
 def _print_group(job: Job, group: str, as_json: bool) -> None:

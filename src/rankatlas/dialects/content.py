@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from rankatlas.errors import RankatlasError, SourceError, shown
 
 READ = (
-    "what is read: notation such as 'pp=4 dp=2 tp=8', stored layouts and records of rankatlas,"
-    " training arguments of PaddleNLP 2.8 (tensor_parallel_degree, mp_degree …)"
-    " and PaddleFormers 1.2 (tensor_model_parallel_size …)"
+    "what is read: notation such as 'pp=4 dp=2 tp=8', stored layouts and records of rankatlas, and what these are"
+    " launched with or print: Megatron-LM, PaddleNLP 2.8, PaddleFormers 1.2, DeepSpeed, torchtitan, accelerate, verl,"
+    " NeMo-RL"
 )
 _MOST_YAML = 1 << 18  # characters; the reader is slow, and a configuration of that size is not written by hand
 _MOST_DEPTH = 100
@@ -22,6 +23,8 @@ _MOST_TEXT = 1 << 16  # characters of a file that may be notation
 _COMMENT = re.compile(r"(^|\s)#.*")
 _CHART = re.compile(r"^\s*\w+\s*:")
 _ITEM = re.compile(r"^[A-Za-z_]\w*=\S*$")
+_SECTION = re.compile(r"\[[A-Za-z_][\w.-]*\]\s*(#.*)?")
+_ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*\s*=\s*\S")
 _SIZE = re.compile(r"=(\d+|\?|-1)$")
 
 
@@ -56,6 +59,8 @@ def notation_in(text: str) -> str | None:
 
 def parse(text: str, source: str) -> Any:
     """The JSON or YAML in `text`, each key of a mapping a str that stands once.  Raises SourceError."""
+    if _is_toml(text):
+        return _toml(text, source)
     if not text.startswith(("{", "[")):
         return _yaml(text, source)
     try:
@@ -89,6 +94,31 @@ def keys_in(content: Mapping[str, Any]) -> str:
         return "it has no keys"
     listed = ", ".join(shown(key) for key, _ in zip(content, range(_MOST_KEYS)))
     return f"its keys are {listed}" + (f", … ({len(content)} keys)" if len(content) > _MOST_KEYS else "")
+
+
+def _is_toml(text: str) -> bool:
+    """Whether the first line that is neither a comment nor `name = value` is `[section]`."""
+    for line in text[:_MOST_YAML].splitlines():
+        held = line.strip()
+        if held and not held.startswith("#") and not _ASSIGNED.match(held):
+            return bool(_SECTION.fullmatch(held))
+    return False
+
+
+def _toml(text: str, source: str) -> Any:
+    if len(text) > _MOST_YAML or _depth(text) > _MOST_DEPTH:
+        raise SourceError(f"{shown(source)} is too large or nested too deeply for TOML", source=source)
+    try:
+        from importlib import import_module
+
+        loads = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli").loads
+        return loads(text)
+    except ImportError:
+        raise SourceError(
+            f"{shown(source)} is TOML, which Python before 3.11 reads with tomli: pip install tomli", source=source
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{shown(source)} is not valid TOML: {error}", source=source) from None
 
 
 def _yaml(text: str, source: str) -> Any:

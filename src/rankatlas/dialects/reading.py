@@ -2,51 +2,74 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from rankatlas.core import parse_layout
 from rankatlas.core.description import ATLAS_FORMAT, MESH_FORMAT, layout_from_dict
-from rankatlas.dialects import paddle, recorded
+from rankatlas.dialects import own, recorded
 from rankatlas.dialects.content import notation_in, parse, settings
-from rankatlas.dialects.sources import names_a_file, read_text
+from rankatlas.dialects.given import Given
+from rankatlas.dialects.log_blocks import given_in
+from rankatlas.dialects.nothing_read import nothing_in
+from rankatlas.dialects.registry import detect, dialect, named
+from rankatlas.dialects.scripts import is_script, read_script
+from rankatlas.dialects.sources import hold, names_a_file, read_text
 from rankatlas.errors import InputError, SourceError, shown
 from rankatlas.job import Job
 from rankatlas.records.record import FORMAT as RECORD_FORMAT
 
-FORMATS = MappingProxyType(
-    {
-        "notation": "text such as 'pp=4 dp=2 tp=8'",
-        "rankatlas": "a stored layout (Mesh.to_dict or Atlas.to_dict as JSON), or the record of a job",
-        "paddlenlp-2.8": "training arguments of PaddleNLP, or the short degrees, as JSON or YAML",
-        "paddleformers-1.2": "training arguments of PaddleFormers as JSON or YAML",
-    }
-)
 
+def read_config(
+    source: str,
+    format: str | None = None,
+    *,
+    world_size: int | None = None,
+    sets: Mapping[str, str] | None = None,
+) -> Job:
+    """The job that `source` describes: notation, a command line, the path of a file or pipe, or "-" (standard input).
 
-def read_config(source: str, format: str | None = None, *, world_size: int | None = None) -> Job:
-    """The job that `source` describes: notation, the path of a file or pipe, or "-" for standard input.
+    Text with `=` that names no file is notation, and text with options such as `--tensor-model-parallel-size 2` a
+    command line.  `format` is NAME or NAME@release, a name of `FORMATS`, and overrides what the content suggests.
+    `sets`
+    gives variables of a script, or settings, name → text.  Logs are scanned as a stream for the configuration that a
+    framework printed.  Cost: O(bytes); of all but logs at most 16 MiB are read.
 
-    Text with `=` that names no file is notation.  `format` is one of `FORMATS` and overrides what the content
-    suggests.  Cost: O(bytes), at most 16 MiB.
-
-    Raises SourceError (nothing there, unreadable, or no layout in it), and the errors of the reader.
+    Raises SourceError (nothing there, unreadable, no layout in it, or what it may mean is two things), and the errors
+    of the reader.
 
     >>> read_config("pp=2 dp=? tp=4", world_size=16).layout
     Mesh(pp=2, dp=2, tp=4)
+    >>> read_config("train.py --tensor-model-parallel-size 2", "megatron", world_size=4).layout
+    Mesh(pp=1, dp=2, cp=1, tp=2)
     """
-    if format is not None and format not in FORMATS:
-        raise SourceError(f"no format {shown(format)}; the formats are {', '.join(FORMATS)}", source=source)
+    sets = dict(sets or {})
+    name, release = named(format, source) if format is not None else (None, None)
+    if is_command_line(source):
+        return _job(read_script(source, "the command line", sets), name, release, world_size)
     if not names_a_file(source):
-        _refuse_notation_as(format, source, "is notation")
+        _refuse_notation(format, source, sets, "is notation")
         return Job(parse_layout(source, world_size), format="notation", source=source)
-    text = read_text(source).strip()
-    notation = notation_in(text) or (text if format == "notation" else None)
+    held = hold(source)
+    given = None if name in ("notation", "rankatlas") else given_in(held.blocks, source)
+    if given is not None:
+        return _job(given.with_settings(sets) if sets else given, name, release, world_size)
+    text = held.text.strip()
+    notation = notation_in(text) or (text if name == "notation" else None)
     if notation:
-        _refuse_notation_as(format, source, "holds notation")
+        _refuse_notation(format, source, sets, "holds notation")
         return Job(parse_layout(notation, world_size), format="notation", source=source)
-    return _job(settings(parse(text, source), source), source, format, world_size)
+    return _of_text(text, source, name, release, world_size, sets)
+
+
+def is_command_line(source: str) -> bool:
+    """Whether `source` is itself a command line with options, and no file of that name exists.
+
+    >>> is_command_line("train.py --tp 2"), is_command_line("dp=2 tp=4")
+    (True, False)
+    """
+    return (" --" in source or (source.startswith("--") and len(source) > 2)) and not os.path.exists(source)
 
 
 def read_content(source: str) -> Any:
@@ -55,24 +78,49 @@ def read_content(source: str) -> Any:
     return content if isinstance(content, list) else settings(content, source)
 
 
-def _refuse_notation_as(format: str | None, source: str, what: str) -> None:
+def _of_text(
+    text: str, source: str, name: str | None, release: str | None, world_size: int | None, sets: dict[str, str]
+) -> Job:
+    """The job of text that is no notation and in which no framework printed its configuration."""
+    if is_script(text):
+        return _job(read_script(text, source, sets), name, release, world_size)
+    content = settings(parse(text, source), source)
+    detected = str(content.get("format", ""))
+    if detected == RECORD_FORMAT and name in (None, "rankatlas"):
+        return recorded.read(content, source, world_size)
+    if name == "rankatlas" or (name is None and detected.startswith("rankatlas.")):
+        return _stored(content, source, name, world_size)
+    given = Given(content, source=source)
+    return _job(given.with_settings(sets) if sets else given, name, release, world_size)
+
+
+def _refuse_notation(format: str | None, source: str, sets: Mapping[str, str], what: str) -> None:
     if format not in (None, "notation"):
         raise SourceError(
             f"{shown(source)} {what}, which cannot be read as {format}; leave --from {format} out", source=source
         )
+    if sets:
+        raise SourceError(f"{shown(source)} {what}, which has no settings: leave --set out", source=source)
 
 
-def _job(content: Mapping[str, Any], source: str, format: str | None, world_size: int | None) -> Job:
+def _stored(content: Mapping[str, Any], source: str, name: str | None, world_size: int | None) -> Job:
     detected = str(content.get("format", ""))
-    if detected == RECORD_FORMAT and format in (None, "rankatlas"):
-        return recorded.read(content, source, world_size)
-    if format == "rankatlas" or (format is None and detected.startswith("rankatlas.")):
-        if format is None and detected not in (MESH_FORMAT, ATLAS_FORMAT):
-            raise SourceError(
-                f"{shown(source)} has format {shown(detected)}, which this release does not know", source=source
-            )
-        layout = layout_from_dict(content)
-        if world_size is not None and layout.world_size != world_size:
-            raise InputError(f"the stored layout has {layout.world_size} ranks, the world size given is {world_size}")
-        return Job(layout, format="rankatlas", source=source)
-    return paddle.read(content, source, format, world_size)
+    if detected == own.FORMAT:
+        return own.read(content, source, world_size)
+    if name is None and detected not in (MESH_FORMAT, ATLAS_FORMAT):
+        raise SourceError(
+            f"{shown(source)} has format {shown(detected)}, which this release does not know", source=source
+        )
+    layout = layout_from_dict(content)
+    if world_size is not None and layout.world_size != world_size:
+        raise InputError(f"the stored layout has {layout.world_size} ranks, the world size given is {world_size}")
+    return Job(layout, format="rankatlas", source=source)
+
+
+def _job(given: Given, name: str | None, release: str | None, world_size: int | None) -> Job:
+    if not given:
+        raise nothing_in(given)
+    name = name or detect(given, world_size)
+    if name is None:
+        raise nothing_in(given)
+    return dialect(name).read(given, release, world_size)

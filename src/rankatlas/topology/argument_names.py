@@ -25,6 +25,7 @@ OTHER_ARGUMENTS = frozenset(
         "hybrid_parallel_expert_grad_scale",
         "moe_expert_fusion",
         "moe_group_experts",
+        "moe_sharding_parallel_size",
         "moe_sharding_world_size",
         "offload_fp8_expert_master_weight",
         "parallel_output",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from rankatlas.cluster import Places
 from rankatlas.core import Atlas, Group, Mesh, Ranks
 from rankatlas.derived import (
     data_axes,
@@ -21,6 +22,8 @@ from rankatlas.errors import AtlasError, InputError
 from rankatlas.job import Job
 
 MOST_MEMBERS = 1024  # members of one group that are listed; the size tells the rest
+_MOST_HOSTS = 64  # hosts of a cluster that a summary lists
+_MOST_NEIGHBOURS = 16  # hosts a rank talks to along one axis that are listed
 _MOST_SEARCHED = 10**6  # ranks that are looked up one by one
 
 
@@ -59,6 +62,7 @@ def layout_facts(job: Job, shown: int = 3) -> dict[str, Any]:
     }
     if job.places:
         facts["hosts"] = _hosts(job)
+        facts["host_count"] = job.places.cluster.nodes if isinstance(job.places, Places) else len(facts["hosts"])
         facts["kinds"] = [
             {
                 "description": kind["description"],
@@ -128,12 +132,38 @@ def rank_facts(job: Job, rank: int) -> dict[str, Any]:
     return facts
 
 
-def _hosts(job: Job) -> dict[str, list[int]]:
-    """Host → its ranks, in order of the first."""
+def hosts_of(places: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    """The hosts in order of their first rank.  Cost: O(ranks), of a cluster O(hosts).
+
+    >>> hosts_of({0: {"host": "a"}, 1: {"host": "b"}, 2: {"host": "a"}})
+    ['a', 'b']
+    """
+    if isinstance(places, Places):
+        return list(places.cluster.hosts)
+    return list(dict.fromkeys(str(places[rank]["host"]) for rank in sorted(places)))
+
+
+def ranks_on(places: Mapping[int, Mapping[str, Any]], host: str) -> Sequence[int]:
+    """The ranks on a host, ascending.  Cost: as `hosts_of`.
+
+    >>> ranks_on({0: {"host": "a"}, 1: {"host": "b"}, 2: {"host": "a"}}, "a")
+    [0, 2]
+    """
+    if isinstance(places, Places):
+        return places.on(host)
+    return [rank for rank in sorted(places) if places[rank]["host"] == host]
+
+
+def _hosts(job: Job) -> dict[str, Sequence[int]]:
+    """Host → its ranks, in order of the first; of a cluster the first hosts."""
+    if isinstance(job.places, Places):
+        cluster = job.places.cluster
+        nodes = range(min(cluster.nodes, _MOST_HOSTS))
+        return {cluster.host(cluster.first(node)): job.places.by_node(node) for node in nodes}
     found: dict[str, list[int]] = {}
     for rank in sorted(job.places):
         found.setdefault(str(job.places[rank]["host"]), []).append(rank)
-    return found
+    return {**found}
 
 
 def _made_otherwise(job: Job, rank: int) -> list[dict[str, Any]]:
@@ -157,7 +187,8 @@ def _neighbours(job: Job, facts: dict[str, Any]) -> dict[str, str]:
                 name = f"{chart}.{group['name']}" if chart else group["name"]
                 others = [other for other in listed(group["ranks"]) if other != facts["rank"]]
                 hosts = dict.fromkeys(str(job.places[other]["host"]) for other in others if other in job.places)
-                found[name] = ", ".join(hosts)
+                more = ", …" if len(hosts) > _MOST_NEIGHBOURS or group["size"] > MOST_MEMBERS else ""
+                found[name] = ", ".join(islice(hosts, _MOST_NEIGHBOURS)) + more
     return found
 
 

@@ -53,9 +53,15 @@ def print_layout(facts: dict[str, Any], out: Console) -> None:
 
 
 def _print_places(facts: dict[str, Any], out: Console) -> None:
-    _line(out, f"recorded on {len(facts['hosts'])} host(s)")
+    how = "recorded" if facts["kinds"] else "runs"
+    _line(out, f"{how} on {facts['host_count']} host(s)")
     rows = [[host, str(len(ranks)), members(ranks)] for host, ranks in facts["hosts"].items()]
     _print_table(out, ["host", "ranks", "members"], rows)
+    left_out = facts["host_count"] - len(facts["hosts"])
+    if left_out > 0:
+        _line(out, f"{left_out:,} more hosts")
+    if not facts["kinds"]:
+        return
     rows = [[kind["description"], kind["axes"] or "-", f"{kind['groups']:,}", _first(kind)] for kind in facts["kinds"]]
     _print_table(out, ["groups made", "are", "groups", "first groups"], rows)
 

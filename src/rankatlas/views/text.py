@@ -97,7 +97,8 @@ def where_lines(facts: dict[str, Any]) -> list[str]:
     if "place" in facts:
         place = facts["place"]
         local = "" if place.get("local_rank") is None else f", local rank {place['local_rank']}"
-        lines += [f"runs on     {place['host']}{local}, device {place.get('device', 'unknown')}"]
+        device = f", device {place['device']}" if "device" in place else ""
+        lines += [f"runs on     {place['host']}{local}{device}"]
         told = [f"{axis}: {hosts}" for axis, hosts in facts["neighbours"].items()]
         lines += [f"talks to    {'; '.join(told)}"] if told else []
         lines += [""]

@@ -1,0 +1,128 @@
+"""Experts: the expert axes against the ranks of a stage, and the experts against them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+
+from rankatlas.checks.finding import Finding, Fix
+from rankatlas.checks.numbers import Numbers, divisors_shown
+
+_INHERITED = ("inherit", "same as tp", "default")
+
+
+def ranks(numbers: Numbers) -> Iterator[Finding]:
+    """RA110: ep × etp does not divide the ranks that experts are shared out over.
+
+    >>> from rankatlas.job import Fact
+    >>> given = {"world": 6, "dp": 2, "tp": 3, "ep": 4, "experts": 8}
+    >>> found = next(ranks(Numbers(Fact(name, size, "given") for name, size in given.items())))
+    >>> found.numbers["remainder"], found.numbers["legal"]
+    (2, [1, 2])
+    """
+    ep = numbers.get("ep")
+    if ep is None or ep == 1:
+        return
+    there, axes = numbers.expert_ranks()
+    if numbers.mesh is not None and any(axis in numbers.mesh.axes for axis in numbers.axes.get("ep", ())):
+        return  # an axis of its own takes ranks of its own
+    etp = numbers["etp"]
+    if there % (ep * etp) == 0:
+        return
+    experts = numbers.get("experts")
+    common = gcd(there // etp, experts) if experts and there % etp == 0 else there // gcd(there, etp)
+    legal = divisors_shown(common)
+    yield Finding(
+        "RA110",
+        "error",
+        {
+            "ep": ep,
+            "etp": etp,
+            "block": _block(numbers),
+            "ranks": there,
+            "axes": "*".join(axes),
+            "remainder": there % (ep * etp),
+            "legal": legal,
+        },
+        ([Fix({"etp": 1})] if etp > 1 and there % ep == 0 else []) + [Fix({"ep": size}) for size in _near(legal, ep)],
+    )
+
+
+def _block(numbers: Numbers) -> str:
+    """The ranks of one set of experts, and where its tensor size came from if nobody gave it."""
+    ep, etp = numbers["ep"], numbers["etp"]
+    if etp == 1:
+        return f"ep={ep}"
+    inherited = " (inherited from tp)" if any(word in numbers.origin("etp") for word in _INHERITED) else ""
+    return f"ep={ep} × etp={etp}{inherited} = {ep * etp}"
+
+
+def count(numbers: Numbers) -> Iterator[Finding]:
+    """RA111: the experts of a layer are no multiple of ep."""
+    ep, experts = numbers["ep"], numbers.get("experts")
+    if experts is None or ep == 1 or experts % ep == 0:
+        return
+    there, _ = numbers.expert_ranks()
+    fitting = [size for size in divisors_shown(experts) if there % (size * numbers["etp"]) == 0] or divisors_shown(
+        experts
+    )
+    yield Finding(
+        "RA111",
+        "error",
+        {"experts": experts, "ep": ep, "remainder": experts % ep, "legal": fitting},
+        [Fix({"ep": size}) for size in _near(fitting, ep)],
+    )
+
+
+def inherited(numbers: Numbers) -> Iterator[Finding]:
+    """RA112: etp was not given and took the value of tp."""
+    ep, etp = numbers["ep"], numbers["etp"]
+    origin = numbers.origin("etp")
+    if ep == 1 or etp == 1 or etp != numbers["tp"] or not any(word in origin for word in _INHERITED):
+        return
+    there, _ = numbers.expert_ranks()
+    if there % (ep * etp):
+        return
+    yield Finding(
+        "RA112",
+        "note",
+        {
+            "etp": etp,
+            "ep": ep,
+            "tp": numbers["tp"],
+            "origin": origin,
+            "expert_block": ep * etp,
+            "edp": there // (ep * etp),
+            "one_block": ep,
+            "one_edp": there // ep,
+        },
+        [Fix({"etp": 1}), Fix({"etp": etp})],
+    )
+
+
+def unused(numbers: Numbers) -> Iterator[Finding]:
+    """RA113: ep above 1 for a model that has no experts."""
+    model = all(numbers.get(name) for name in ("hidden", "layers", "heads")) or numbers.written("megatron")
+    if numbers["ep"] > 1 and model and numbers.get("layers") and numbers.value("experts") is None:
+        severity = "error" if numbers.written("megatron") else "warning"
+        yield Finding("RA113", severity, {"ep": numbers["ep"]}, [Fix({"ep": 1})])
+
+
+def features(numbers: Numbers) -> Iterator[Finding]:
+    """RA114: the features inside an expert are no multiple of etp."""
+    etp, ffn = numbers["etp"], numbers.get("expert_ffn")
+    if ffn is not None and ffn % etp:
+        legal = [size for size in divisors_shown(etp) if ffn % size == 0]
+        yield Finding(
+            "RA114",
+            "error",
+            {"expert_ffn": ffn, "etp": etp, "remainder": ffn % etp, "legal": legal},
+            [Fix({"etp": size}) for size in legal[-1:]],
+        )
+
+
+def _near(legal: list[int], wanted: int) -> list[int]:
+    """The legal sizes next below and above what was wanted."""
+    below = [size for size in legal if size < wanted]
+    above = [size for size in legal if size > wanted]
+    return [*below[-1:], *above[:1]]

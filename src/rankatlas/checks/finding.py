@@ -1,0 +1,90 @@
+"""What a check says: a code, how bad it is, the numbers, and changes that would put it right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from rankatlas.checks.catalogue import filled, words
+
+SEVERITIES = ("note", "warning", "error")  # ascending
+
+
+class Fix:
+    """A change that makes a finding go away: `changes` by name → new value, and `lines` to paste into the source.
+
+    >>> Fix({"pp": 2}, ["--pipeline-model-parallel-size 2"])
+    Fix({'pp': 2}, ['--pipeline-model-parallel-size 2'])
+    """
+
+    __slots__ = ("changes", "lines")
+
+    def __init__(self, changes: Mapping[str, Any], lines: Iterable[str] = ()) -> None:
+        self.changes = MappingProxyType(dict(changes))
+        self.lines = tuple(lines)
+
+    def __repr__(self) -> str:
+        return f"Fix({dict(self.changes)!r}, {list(self.lines)!r})"
+
+
+class Finding:
+    """One thing that was found: `code`, `severity` (error, warning or note), `numbers` and `fixes`.
+
+    The sentences come from the catalogue, in English or Chinese: `message` tells the numbers, `why` why they matter.
+
+    >>> finding = Finding("RA111", "error", {"experts": 10, "ep": 4, "remainder": 2, "legal": [1, 2, 5, 10]})
+    >>> finding.message
+    '10 experts cannot be shared evenly by ep=4: 2 are left over; sizes of ep that divide them: 1, 2, 5, 10'
+    """
+
+    __slots__ = ("code", "fixes", "numbers", "severity")
+
+    def __init__(self, code: str, severity: str, numbers: Mapping[str, Any], fixes: Iterable[Fix] = ()) -> None:
+        self.code = code
+        self.severity = severity
+        self.numbers = MappingProxyType(dict(numbers))
+        self.fixes = tuple(fixes)
+
+    @property
+    def message(self) -> str:
+        """The numbers in an English sentence."""
+        return self.told("message")
+
+    @property
+    def why(self) -> str:
+        """Why it matters, in English."""
+        return self.told("why")
+
+    def told(self, what: str, lang: str = "en") -> str:
+        """The `message`, `why` or `title` in a language."""
+        return filled(words(self.code, lang)[what], self.numbers)
+
+    def with_fixes(self, fixes: Iterable[Fix]) -> Finding:
+        """The same finding with other fixes."""
+        return Finding(self.code, self.severity, self.numbers, fixes)
+
+    def to_dict(self, lang: str = "en") -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "title": self.told("title", lang),
+            "message": self.told("message", lang),
+            "why": self.told("why", lang),
+            "numbers": dict(self.numbers),
+            "fixes": [{"changes": dict(fix.changes), "lines": list(fix.lines)} for fix in self.fixes],
+        }
+
+    def __repr__(self) -> str:
+        return f"Finding({self.code!r}, {self.severity!r}, {dict(self.numbers)!r}, {list(self.fixes)!r})"
+
+
+def worst(findings: Iterable[Finding]) -> str | None:
+    """The worst severity among findings, None where there are none.
+
+    >>> worst([Finding("RA111", "error", {}), Finding("RA112", "note", {})])
+    'error'
+    """
+    there = [finding.severity for finding in findings]
+    return max(there, key=SEVERITIES.index, default=None)

@@ -1,0 +1,154 @@
+"""Layers against pipeline stages, whole and virtual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankatlas.checks.finding import Finding, Fix
+from rankatlas.checks.numbers import Numbers, divisors_shown
+from rankatlas.checks.spelling import says_data
+from rankatlas.errors import InputError, PipelineSplitError
+from rankatlas.pipeline import PipelineSplit, pipeline_split
+
+# These share layers out unevenly by themselves, so that nothing is lost.
+_UNEVEN_BY_ITSELF = ("torchtitan", "deepspeed", "accelerate")
+_SPLITS = ("megatron", "rankatlas")  # can be told the layers of every stage
+_COUNTING = ("embedding-and-loss", "loss", "embedding")
+_MOST_STAGES = 1 << 16
+
+
+def split_of(numbers: Numbers) -> PipelineSplit | None:
+    """The split the job asks for, None where layers or stages are not known or share themselves out.
+
+    Raises PipelineSplitError.
+    """
+    layers, stages = numbers.get("layers"), numbers["pp"]
+    unread = any(note.startswith("pipeline_model_parallel_layout") for note in numbers.notes)
+    if layers is None or stages == 1 or stages > _MOST_STAGES or unread:
+        return None
+    virtual = numbers.get("virtual_stages") or 1
+    explicit = numbers.value("stage_layers")
+    if isinstance(explicit, (list, tuple)):
+        return pipeline_split(layers, stages, virtual, explicit=explicit)
+    first, last = numbers.get("first_stage_layers"), numbers.get("last_stage_layers")
+    if first is not None or last is not None:
+        return pipeline_split(layers, stages, virtual, first=first, last=last)
+    policy = str(numbers.value("layer_split") or "even")
+    if policy == "even" and numbers.format.startswith(_UNEVEN_BY_ITSELF):
+        policy = "remainder-first"
+    return pipeline_split(layers, stages, virtual, policy)
+
+
+def split(numbers: Numbers) -> Iterator[Finding]:
+    """RA130: layers that do not divide; RA131: sizes somebody gave that do not add up.
+
+    >>> from rankatlas.job import Fact
+    >>> found = next(split(Numbers([Fact("layers", 30, "given"), Fact("pp", 4, "given")], format="megatron-0.16")))
+    >>> found.numbers["dropped"], found.numbers["offered"]
+    (2, [8, 8, 7, 7])
+    """
+    try:
+        split_of(numbers)
+    except PipelineSplitError as error:
+        yield _finding(numbers, error)
+    except InputError as error:  # sizes that are no numbers of layers at all
+        yield Finding("RA131", "error", {"detail": str(error).partition("\n")[0]})
+
+
+def _finding(numbers: Numbers, error: PipelineSplitError) -> Finding:
+    layers, stages, virtual = error.layers, error.stages, error.virtual
+    pieces = stages * virtual
+    told = any(numbers.value(name) for name in ("stage_layers", "first_stage_layers", "last_stage_layers"))
+    facts = {
+        "layers": layers,
+        "stages": stages,
+        "virtual": virtual,
+        "pieces": pieces,
+        "each": layers // pieces,
+        "kept": layers - layers % pieces,
+        "dropped": layers % pieces,
+        "offered": error.offered_split or [],
+        "legal": [size for size in divisors_shown(layers) if layers % (size * virtual) == 0],
+        "detail": str(error).partition("\n")[0],
+    }
+    return Finding("RA131" if told else "RA130", "error", facts, _fixes(numbers, error))
+
+
+def _fixes(numbers: Numbers, error: PipelineSplitError) -> list[Fix]:
+    layers, stages, virtual = error.layers, error.stages, error.virtual
+    fixes = []
+    splits = numbers.format.startswith(_SPLITS)
+    if error.offered_chunks and splits:
+        fixes.append(Fix({"stage_layers": error.offered_chunks}))
+    ends = _ends(layers, stages, virtual)
+    if ends and splits and numbers.value("stage_layers") is None:
+        fixes.append(Fix(ends))
+    if numbers.written("megatron") and not ends_given(numbers):
+        for policy in _COUNTING[:2]:
+            if (layers + policy.count("-and-") + 1) % (stages * virtual) == 0:
+                fixes.append(Fix({"layer_split": policy}))
+    told = ends_given(numbers) or numbers.value("stage_layers") is not None
+    rest = numbers["dp"] * stages  # what the data axes and the pipeline have together
+    legal = [size for size in divisors_shown(layers // virtual) if layers % (size * virtual) == 0 and rest % size == 0]
+    for size in [size for size in legal if size < stages][-1:] if not told else []:
+        fixes.append(Fix({"pp": size, "dp": rest // size} if says_data(numbers) else {"pp": size}))
+    if virtual > 1 and layers % stages == 0:
+        fitting = [size for size in divisors_shown(layers // stages) if size < virtual]
+        fixes += [Fix({"virtual_stages": size}) for size in fitting[-1:]]
+    return fixes
+
+
+def ends_given(numbers: Numbers) -> bool:
+    """Whether the first or last stage has a number of layers of its own."""
+    return any(numbers.value(f"{end}_stage_layers") for end in ("first", "last"))
+
+
+def _ends(layers: int, stages: int, virtual: int) -> dict[str, int]:
+    """Layers for the first and the last stage, as even as they can be, the stages between sharing the rest evenly."""
+    if stages == 2:
+        first = -(-layers // 2)
+        fits = all(size % virtual == 0 for size in (first, layers - first))
+        return {"first_stage_layers": first} if fits and first < layers else {}
+    for middle in (-(-layers // stages), layers // stages):
+        rest = layers - middle * (stages - 2)
+        first = -(-rest // 2)
+        last = rest - first
+        if last > 0 and middle > 0 and all(size % virtual == 0 for size in (first, middle, last)):
+            return {"first_stage_layers": first, "last_stage_layers": last}
+    return {}
+
+
+def interleaving(numbers: Numbers) -> Iterator[Finding]:
+    """RA132: with virtual stages, micro-batches that are no multiple of the stages."""
+    virtual, stages = numbers.get("virtual_stages") or 1, numbers["pp"]
+    micro_batches = _micro_batches(numbers)
+    if virtual == 1 or stages == 1 or micro_batches is None or micro_batches % stages == 0:
+        return
+    numbers_ = {"micro_batches": micro_batches, "stages": stages, "remainder": micro_batches % stages}
+    batch, micro, data = numbers.get("global_batch"), numbers.get("micro_batch") or 1, numbers["dp"]
+    near = [] if batch is None else _multiples(batch, micro * data * stages)
+    fixes = [Fix({"virtual_stages": 1}), *(Fix({"global_batch": size}) for size in near)]
+    severity = "error" if numbers.format.startswith(("megatron", "paddle")) else "warning"
+    yield Finding("RA132", severity, {**numbers_, "legal": near}, fixes)
+
+
+def few_micro_batches(numbers: Numbers) -> Iterator[Finding]:
+    """RA133: fewer micro-batches than stages, so that some stage always waits."""
+    stages, micro_batches = numbers["pp"], _micro_batches(numbers)
+    if stages > 1 and micro_batches is not None and 0 < micro_batches < stages:
+        idle = round(100 * (stages - 1) / (micro_batches + stages - 1))
+        yield Finding("RA133", "note", {"micro_batches": micro_batches, "stages": stages, "idle": idle})
+
+
+def _micro_batches(numbers: Numbers) -> int | None:
+    batch, micro = numbers.get("global_batch"), numbers.get("micro_batch")
+    if batch is not None and micro is not None:
+        each = micro * numbers["dp"]
+        return batch // each if batch % each == 0 else None
+    return numbers.get("accumulation")
+
+
+def _multiples(number: int, of: int) -> list[int]:
+    """The multiples of `of` next to a number."""
+    below = number // of * of
+    return [value for value in (below, below + of) if value > 0]

@@ -1,0 +1,248 @@
+"""The numbers of a job under one name each, whatever its dialect calls them, with where each came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import Any
+
+from rankatlas.core import Atlas, Mesh
+from rankatlas.core.sizes import divisors
+from rankatlas.derived import DATA_AXES, PIPELINE_AXES
+from rankatlas.job import Fact, Job
+
+# Role → the names axes of that role have.
+ROLES: Mapping[str, tuple[str, ...]] = {
+    "pp": PIPELINE_AXES,
+    "tp": ("tp", "mp", "tensor", "model"),
+    "cp": ("cp", "context"),
+    "sep": ("sep", "sp", "ulysses", "ulysses_sp"),
+}
+EXPERT_ROLES: Mapping[str, tuple[str, ...]] = {
+    "ep": ("ep", "expert"),
+    "etp": ("etp", "expert_tp", "tp", "mp", "model"),
+    "edp": ("edp", "expert_dp", "expert_data", "efsdp", "moe_sharding", "dp"),
+}
+# Where the data of training is split: verl's Ulysses has a chart for that.
+DENSE_CHARTS = ("ulysses", "dense", "train_dense", "train", "actor")
+EXPERT_CHARTS = ("expert", "train_expert", "sparse", "train_sparse", "experts", "moe")
+_SPLIT_DATA = (*DATA_AXES, "gtp_remat")  # Megatron's weight shards read data of their own
+# Of reinforcement learning.
+_OF_STEPS = ("prompts", "responses", "rollout_tp", "rollout_pp", "rollout_dp")
+_DERIVED = ("data size", "batch mesh")  # origins of batches that a reader computed
+_ENORMOUS = 1 << 32  # beyond it the search for divisors takes noticeably long
+_MOST_SIZE = 1 << 12
+
+
+class Numbers:
+    """What checks look at: `facts` by canonical name, and of the layout what is known.
+
+    Names are the roles pp, tp, cp, sep, dp (all data ranks together), ep, etp, edp, world, and those of `SETTINGS`.
+    `axes` is role → the axes of the layout that have it; a fact's own name is what the source calls it.
+
+    >>> numbers = Numbers.of(Job(Mesh(pp=2, dp=4, mp=2), format="notation", source="pp=2 dp=4 mp=2"))
+    >>> numbers["tp"], numbers.label("tp"), numbers["world"]
+    (2, 'mp=2', 16)
+    """
+
+    __slots__ = ("axes", "expert", "facts", "format", "layout", "mesh", "notes", "origins", "source")
+
+    def __init__(
+        self,
+        facts: Iterable[Fact],
+        *,
+        format: str = "notation",
+        source: str = "",
+        layout: Mesh | Atlas | None = None,
+        mesh: Mesh | None = None,
+        expert: Mesh | None = None,
+        axes: Mapping[str, tuple[str, ...]] | None = None,
+        notes: Iterable[str] = (),
+        origins: Mapping[str, str] | None = None,
+    ) -> None:
+        self.facts = {fact.name: fact for fact in facts}
+        self.format = format
+        self.source = source
+        self.layout = layout
+        self.mesh = mesh
+        self.expert = expert
+        self.axes = dict(axes or {})
+        self.notes = tuple(notes)
+        self.origins = dict(origins or {})
+
+    @classmethod
+    def of(cls, job: Job, extra: Iterable[Fact] = ()) -> Numbers:
+        """The numbers of a job; `extra` are settings that the job lacks, such as those of a model's configuration."""
+        mesh, expert = dense_mesh(job.layout), expert_mesh(job.layout)
+        origins = {fact.name.removeprefix("train."): fact.origin for fact in job.facts}
+        facts = [Fact("world", mesh.world_size, "the layout")]
+        axes: dict[str, tuple[str, ...]] = {}
+        for role, names in ROLES.items():
+            axes[role] = tuple(axis for axis in mesh.axes if axis in names)
+            if axes[role]:
+                size = prod(mesh.size(axis) for axis in axes[role])
+                facts.append(Fact(role, size, origins.get(axes[role][0], "the layout")))
+        axes["dp"] = tuple(axis for axis in mesh.axes if axis in _SPLIT_DATA)
+        facts.append(Fact("dp", prod(mesh.size(axis) for axis in axes["dp"]), "the layout"))
+        chart = expert or mesh
+        for role, names in EXPERT_ROLES.items():
+            if expert is None and role != "ep":
+                continue
+            axis = next((name for name in names if name in chart.axes), None)
+            if axis is not None:
+                axes[role] = (axis,)
+                places = (f"expert.{axis}", role, axis)
+                origin = next((origins[name] for name in places if name in origins), "the layout")
+                facts.append(Fact(role, chart.size(axis), origin))
+        known = {fact.name for fact in facts}
+        facts += [fact for fact in job.facts if fact.name not in known and fact.name in _OF_STEPS]
+        if isinstance(job.layout, Atlas) and "rollout" in job.layout.charts:
+            facts.append(Fact("rollout_world", job.layout.charts["rollout"].world_size, "the layout"))
+        facts += job.settings.values()
+        there = {fact.name for fact in facts}
+        facts += [fact for fact in extra if fact.name not in there]
+        return cls(
+            facts,
+            format=job.format,
+            source=job.source,
+            layout=job.layout,
+            mesh=mesh,
+            expert=expert,
+            axes=axes,
+            notes=job.notes,
+            origins=origins,
+        )
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are from 0 to the last of the layout."""
+        layout = self.layout
+        charts = [] if layout is None else [layout] if isinstance(layout, Mesh) else list(layout.charts.values())
+        return max([mesh.first_rank + mesh.world_size for mesh in charts], default=self["world"])
+
+    def __getitem__(self, name: str) -> int:
+        """The number of this name, 1 where an axis is not there."""
+        value = self.get(name)
+        return 1 if value is None else value
+
+    def get(self, name: str) -> int | None:
+        """The number of this name, None where there is none (or it is no integer above 0)."""
+        fact = self.facts.get(name)
+        value = None if fact is None else fact.value
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+    def value(self, name: str) -> Any:
+        """Whatever was said under this name, None where nothing was."""
+        fact = self.facts.get(name)
+        return None if fact is None else fact.value
+
+    def origin(self, name: str) -> str:
+        """Where the number came from, "" where there is none."""
+        return self.facts[name].origin if name in self.facts else ""
+
+    def told(self, *names: str) -> str:
+        """Where an axis came from: what is known under the first of these names, else what the source's format says."""
+        origin = next((self.origins[name] for name in names if name in self.origins), "")
+        if not origin and self.format == "notation":
+            open_sizes = [f"{names[0]}={open_size}" for open_size in ("?", "-1")]
+            inferred = any(text in self.source.split() for text in open_sizes)
+            origin = f"inferred from world size {self['world']}" if inferred else "given"
+        return origin or "the layout"
+
+    def label(self, name: str) -> str:
+        """A number with the name its source gives it, such as mp=4 for tp."""
+        names = self.axes.get(name) or (name,)
+        return f"{'*'.join(names)}={self[name]}"
+
+    def written(self, name: str) -> bool:
+        """Whether the source's family of formats is `name`, such as megatron for megatron-0.16."""
+        return self.format.partition("-")[0].startswith(name)
+
+    def expert_ranks(self) -> tuple[int, tuple[str, ...]]:
+        """How many ranks experts are shared out over, and the dense axes that make them.
+
+        One pipeline stage; copies of the model (dp_replicate) hold all experts each.
+        """
+        if self.mesh is None:
+            return self["world"] // self["pp"], ("dp", "cp", "tp")
+        left_out = (*PIPELINE_AXES, "dp_replicate")
+        axes = tuple(axis for axis in self.mesh.axes if axis not in left_out and axis not in self.axes.get("ep", ()))
+        return self["world"] // self["pp"] // prod(
+            self.mesh.size(axis) for axis in self.mesh.axes if axis == "dp_replicate"
+        ), axes
+
+    def changed(self, changes: Mapping[str, Any]) -> Numbers:
+        """The same job with some numbers changed, those that follow from them adapted.
+
+        The data size follows from the world where it is not changed itself; the accumulation from the batch.
+        The layout is dropped: what depends on the order of axes must be looked at anew.
+        """
+        facts = dict(self.facts)
+        for name, value in changes.items():
+            facts[name] = Fact(name, value, "changed")
+        model = ("pp", "tp", "cp", "sep")
+        if any(name in changes for name in (*model, "world")) and "dp" not in changes:
+            taken = prod(_size(facts.get(name)) for name in model)
+            facts["dp"] = Fact("dp", max(1, _size(facts.get("world")) // taken), "inferred")
+        if "etp" not in changes and "tp" in changes and "inherited" in self.origin("etp"):
+            facts["etp"] = Fact("etp", changes["tp"], self.origin("etp"))
+        if "ep" in facts and "edp" in facts and "edp" not in changes:
+            stage = _size(facts.get("world")) // _size(facts.get("pp"))
+            facts["edp"] = Fact("edp", max(1, stage // (_size(facts["ep"]) * _size(facts.get("etp")))), "inferred")
+        for name in ("accumulation", "global_batch"):
+            if name not in changes and any(words in self.origin(name) for words in _DERIVED):
+                facts.pop(name)  # it follows from what changes
+        if "stage_layers" in changes:
+            for name in ("first_stage_layers", "last_stage_layers", "layer_split"):
+                facts.pop(name, None)
+        if "virtual_stages" in changes or "pp" in changes:
+            facts.pop("stage_layers", None)
+        return Numbers(facts.values(), format=self.format, source=self.source, axes=self.axes, notes=self.notes)
+
+
+def dense_mesh(layout: Mesh | Atlas) -> Mesh:
+    """The chart of the dense layers, or of training: the mesh itself where there is only one.
+
+    >>> dense_mesh(Atlas(dense=Mesh(dp=4), expert=Mesh(ep=4)))
+    Mesh(dp=4)
+    """
+    if isinstance(layout, Mesh):
+        return layout
+    name = next((name for name in DENSE_CHARTS if name in layout.charts), next(iter(layout.charts)))
+    return layout.charts[name]
+
+
+def expert_mesh(layout: Mesh | Atlas) -> Mesh | None:
+    """The chart of the expert layers, None where there is none."""
+    if isinstance(layout, Mesh):
+        return None
+    return next((layout.charts[name] for name in EXPERT_CHARTS if name in layout.charts), None)
+
+
+def _size(fact: Fact | None) -> int:
+    return fact.value if fact is not None and isinstance(fact.value, int) else 1
+
+
+def divisors_shown(number: int) -> list[int]:
+    """The divisors of a number, ascending; of an enormous one only those that a size may have.
+
+    >>> divisors_shown(12), divisors_shown(2**100)[-1]
+    ([1, 2, 3, 4, 6, 12], 4096)
+    """
+    if number < _ENORMOUS:
+        return divisors(number)
+    return [size for size in range(1, _MOST_SIZE + 1) if number % size == 0]
+
+
+def up_to_next(legal: Iterable[int], wanted: int) -> list[int]:
+    """The legal values up to the first one that is not below what was wanted.
+
+    >>> up_to_next([1, 2, 4, 8, 16], 7)
+    [1, 2, 4, 8]
+    """
+    found = []
+    for value in legal:
+        found.append(value)
+        if value >= wanted:
+            break
+    return found

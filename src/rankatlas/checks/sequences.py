@@ -1,0 +1,81 @@
+"""The sequence against the axes that cut it, and heads against the ranks that exchange them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankatlas.checks.finding import Finding, Fix
+from rankatlas.checks.numbers import Numbers, divisors_shown
+from rankatlas.checks.spelling import says_data
+
+_BALANCED = ("megatron", "torchtitan", "nemo", "paddle")  # each context rank takes a chunk and its mirror image
+
+
+def context(numbers: Numbers) -> Iterator[Finding]:
+    """RA140: a sequence that context ranks cannot share evenly; balanced, it is cut into 2·cp chunks.
+
+    >>> from rankatlas.job import Fact
+    >>> facts = [Fact("sequence_length", 4100, "given"), Fact("cp", 8, "given"), Fact("cp_split", "balanced", "given")]
+    >>> next(context(Numbers(facts))).numbers["legal"]
+    [4096, 4112]
+    """
+    cp, length = numbers["cp"], numbers.get("sequence_length")
+    if cp == 1 or length is None:
+        return
+    split = numbers.value("cp_split") or ("balanced" if numbers.format.startswith(_BALANCED) else "contiguous")
+    chunks = 2 * cp if split == "balanced" else cp
+    if length % chunks == 0:
+        return
+    yield _cut("RA140", numbers, "cp", length, chunks, str(split))
+
+
+def ulysses(numbers: Numbers) -> Iterator[Finding]:
+    """RA141: a sequence that sep cannot share evenly; RA142 and RA143: heads, or kv heads, that it cannot."""
+    sep, tp = numbers["sep"], numbers["tp"]
+    if sep == 1:
+        return
+    length = numbers.get("sequence_length")
+    if length is not None and length % sep:
+        yield _cut("RA141", numbers, "sep", length, sep, "contiguous")
+    heads, shared = numbers.get("heads"), numbers.get("kv_heads")
+    if heads is not None and heads % tp == 0 and heads // tp % sep:
+        yield _heads("RA142", "error", numbers, heads)
+    if shared is not None and shared % tp == 0 and shared // tp % sep and sep % (shared // tp):
+        yield _heads("RA143", "error", numbers, shared)
+    elif shared is not None and shared % tp == 0 and shared // tp < sep:
+        yield _heads("RA144", "note", numbers, shared)
+
+
+def _cut(code: str, numbers: Numbers, axis: str, length: int, chunks: int, split: str) -> Finding:
+    below = length // chunks * chunks
+    legal = [value for value in (below, below + chunks) if value > 0]
+    times = chunks // numbers[axis]
+    sizes = [size for size in divisors_shown(numbers[axis]) if length % (times * size) == 0 and size < numbers[axis]]
+    facts = {
+        "length": length,
+        "size": numbers.label(axis),
+        "chunks": chunks,
+        "split": split,
+        "remainder": length % chunks,
+        "legal": legal,
+        "sizes": sizes,
+    }
+    fixes = [Fix({"sequence_length": value}) for value in legal]
+    return Finding(code, "error", facts, [*fixes, *(Fix(_smaller(numbers, axis, size)) for size in sizes[-1:])])
+
+
+def _heads(code: str, severity: str, numbers: Numbers, heads: int) -> Finding:
+    sep, tp = numbers["sep"], numbers["tp"]
+    each = heads // tp
+    legal = [size for size in divisors_shown(each) if size <= 2 * sep]
+    below = [size for size in legal if size < sep and sep % size == 0]
+    facts = {"heads": heads, "each": each, "tp": tp, "size": numbers.label("sep"), "legal": legal}
+    fixes = [Fix(_smaller(numbers, "sep", size)) for size in below[-1:]] if severity == "error" else []
+    return Finding(code, severity, facts, fixes)
+
+
+def _smaller(numbers: Numbers, axis: str, size: int) -> dict[str, int]:
+    changes = {axis: size}
+    if says_data(numbers):
+        changes["dp"] = numbers["dp"] * (numbers[axis] // size)
+    return changes

@@ -1,0 +1,154 @@
+"""Sizes against the number of ranks, sizes nobody chose, and settings nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from rankatlas.checks.finding import Finding, Fix
+from rankatlas.checks.numbers import Numbers, divisors_shown
+from rankatlas.core.axis_errors import MOST_RANKS
+from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
+
+_MOST_FIXES = 4
+_SAID_ELSEWHERE = ("seeds and groups follow", "etp=")  # by RA181 and RA112
+_UNREAD = ("not understood", "left out", "ignored", "no effect")
+
+
+def product(error: WorldSizeError) -> Finding:
+    """The finding for sizes that are not the world's: RA101 when none is open, RA102 when the open one has no size.
+
+    >>> from rankatlas import parse_mesh
+    >>> try:
+    ...     parse_mesh("dp=? tp=2 pp=3", 8)
+    ... except WorldSizeError as problem:
+    ...     finding = product(problem)
+    >>> finding.code, finding.numbers["remainder"], [dict(fix.changes) for fix in finding.fixes[:2]]
+    ('RA102', 2, [{'pp': 2, 'dp': 2}, {'pp': 4, 'dp': 1}])
+    """
+    factors = [(str(axis), int(size)) for axis, size in getattr(error, "factors", ())]
+    total = error.product if isinstance(error.product, int) else prod(size for _, size in factors)
+    world = error.world_size or 0
+    fixed = [axis for axis, _ in factors]
+    unset = next((axis for fix in error.fixes for axis in fix if axis not in fixed), None)
+    told = " × ".join(f"{axis}={size}" for axis, size in factors if size > 1)
+    numbers = {
+        "factors": told or "1",
+        "product": total,
+        "world": world,
+        "remainder": error.remainder,
+        "nearest": list(error.nearest_worlds),
+        "axis": unset or "dp",
+        "sizes": dict(factors),
+    }
+    open_size = unset is not None or (total and world % total != 0 and "no size" in str(error))
+    fixes = [Fix(fix) for fix in error.fixes[:_MOST_FIXES]]
+    fixes += [Fix({"world": near}) for near in error.nearest_worlds[:2] if near <= MOST_RANKS]
+    return Finding("RA102" if open_size else "RA101", "error", numbers, fixes)
+
+
+def degree(error: DegreeError) -> Finding:
+    """RA107: a size that a reader found not to divide its ranks, where no other code is about it."""
+    legal = list(error.legal)
+    numbers = {
+        "name": error.name,
+        "size": error.size,
+        "ranks": error.ranks,
+        "remainder": error.remainder,
+        "legal": legal,
+        "detail": str(error).partition("\n")[0],
+    }
+    below = [value for value in legal if value < error.size]
+    return Finding("RA107", "error", numbers, [Fix({error.name: value}) for value in below[-1:]])
+
+
+def contradiction(error: ArgumentsError) -> Finding:
+    """RA108: settings that a framework takes in no combination; `names` are their keys.
+
+    >>> contradiction(ArgumentsError("a=1 needs b", names=("a", "b"))).message
+    'a=1 needs b'
+    """
+    return Finding("RA108", "error", {"detail": str(error).replace("\n", "; "), "names": list(error.names)})
+
+
+def product_of(numbers: Numbers) -> Iterator[Finding]:
+    """RA101 for numbers that were never made a mesh."""
+    if numbers.mesh is not None or numbers.get("world") is None or numbers.get("dp") is None:
+        return
+    sizes = {name: numbers[name] for name in ("pp", "dp", "cp", "sep", "tp") if numbers[name] > 1}
+    total, world = prod(sizes.values()), numbers["world"]
+    if total != world:
+        yield Finding(
+            "RA101",
+            "error",
+            {
+                "factors": " × ".join(f"{name}={size}" for name, size in sizes.items()) or "1",
+                "product": total,
+                "world": world,
+                "remainder": world % total,
+                "nearest": [total],
+                "axis": "dp",
+                "sizes": sizes,
+            },
+            [Fix({"world": total})],
+        )
+
+
+def defaults(numbers: Numbers) -> Iterator[Finding]:
+    """RA103: a size above 1 that nobody gave."""
+    for name in ("pp", "tp", "cp", "sep", "ep", "rollout_tp"):
+        origin = numbers.origin(name)
+        fits = name != "rollout_tp" or (numbers.get("rollout_world") or numbers["world"]) % numbers[name] == 0
+        if numbers[name] > 1 and origin.startswith("default") and fits:  # RA160 says it where it does not
+            yield Finding(
+                "RA103",
+                "note",
+                {"size": numbers.label(name), "origin": origin, "name": name, "value": numbers[name]},
+                [Fix({name: numbers[name]}), *(Fix({name: 1}) for _ in range(name != "ep"))],
+            )
+
+
+def sharding(numbers: Numbers) -> Iterator[Finding]:
+    """RA103: PaddleFormers shards unless told not to, and sharding then takes the ranks that dp would have."""
+    fact, mesh = numbers.facts.get("zero_stage"), numbers.mesh
+    if fact is None or mesh is None or "sharding" not in mesh.axes or not fact.origin.startswith("default"):
+        return
+    if mesh.size("sharding") > 1 and not numbers.told("sharding").startswith("given"):
+        size = f"sharding={mesh.size('sharding')}"
+        facts = {"size": size, "origin": fact.origin, "name": "zero_stage", "value": fact.value}
+        yield Finding("RA103", "note", facts, [Fix({"zero_stage": fact.value})])
+
+
+def unread(numbers: Numbers) -> Iterator[Finding]:
+    """RA104 for what a reader left out, RA105 for what it wants known."""
+    for note in numbers.notes:
+        if note.startswith(_SAID_ELSEWHERE):
+            continue
+        lost = any(words in note for words in _UNREAD)
+        yield Finding("RA104" if lost else "RA105", "warning" if lost else "note", {"note": note})
+
+
+def idle(numbers: Numbers) -> Iterator[Finding]:
+    """RA106: settings that change nothing beside the others."""
+    if numbers["pp"] == 1:
+        for name in ("virtual_stages", "first_stage_layers", "last_stage_layers"):
+            value = numbers.get(name)
+            if value is not None and not (name == "virtual_stages" and value == 1):
+                yield Finding(
+                    "RA106",
+                    "warning",
+                    {"setting": f"{name}={value}", "reason": "pp=1", "name": name},
+                    [Fix({name: 1})] if name == "virtual_stages" else [],
+                )
+    if numbers["ep"] == 1 and numbers.get("etp") not in (None, 1, numbers["tp"]) and numbers.get("experts") is None:
+        yield Finding("RA106", "warning", {"setting": numbers.label("etp"), "reason": "ep=1", "name": "etp"})
+
+
+def legal_sizes(size: int, wanted: int) -> list[int]:
+    """The sizes an axis of `wanted` can have so that it divides `size`, those that also divide `wanted` first.
+
+    >>> legal_sizes(28, 8)
+    [4, 2, 1]
+    """
+    found = [value for value in divisors_shown(wanted) if size % value == 0]
+    return found[::-1]

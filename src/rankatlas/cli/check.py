@@ -1,0 +1,108 @@
+"""`rankatlas check`: a launch looked over before a device is booked."""
+
+from __future__ import annotations
+
+import click
+
+from rankatlas.cli.common import print_json, read, source_options
+from rankatlas.cli.places import cluster_given, cluster_options, recorded_cluster
+from rankatlas.cli.streams import say
+from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
+from rankatlas.job import Fact
+
+_LEVELS = ("error", "warning", "note", "never")
+
+
+@click.command(
+    name="check",
+    epilog="Examples: rankatlas check 'pp=4 dp=? tp=8' -n 64 --nodes 8x8;"
+    " rankatlas check pretrain.json -n 64 --model config.json; rankatlas check --explain RA130",
+)
+@click.argument("words", nargs=-1, metavar="LAYOUT_OR_FILE...")
+@source_options
+@click.option("--model", metavar="FILE", help="The model's config.json (Hugging Face), for the numbers a launch lacks.")
+@cluster_options
+@click.option(
+    "--fail-on", type=click.Choice(_LEVELS), default="error", help="End with exit code 1 from this severity on."
+)
+@click.option("--explain", metavar="CODE", help="What a code such as RA130 means; 'all' lists every one.")
+@click.option("--lang", type=click.Choice(["en", "zh"]), default="en", help="The language of the findings.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    words: tuple[str, ...],
+    world_size: int | None,
+    format: str | None,
+    model: str | None,
+    nodes: str | None,
+    hosts: str | None,
+    fail_on: str,
+    explain: str | None,
+    lang: str,
+    as_json: bool,
+) -> None:
+    """What a launch says, where each number came from, and what is wrong with it, with changes to paste.
+
+    Several files are checked one after the other.
+    Exit code 0 when nothing of --fail-on or worse was found, 1 when something was, 2 when it cannot be read.
+    """
+    if explain is not None:
+        _explain(explain, lang, as_json)
+        ctx.exit(0)
+    from rankatlas.checks import SEVERITIES, check_numbers
+    from rankatlas.checks.numbers import Numbers
+    from rankatlas.cli.refused import refused
+    from rankatlas.views.report import report, report_lines
+
+    extra = _model(model)
+    pages = []
+    for one in _sources(words):
+        try:
+            job = read(one, format, world_size)
+        except (WorldSizeError, DegreeError, ArgumentsError) as error:
+            facts = refused(error, one, format, world_size, extra, lang)
+        else:
+            numbers = Numbers.of(job, extra)
+            cluster = cluster_given(nodes, hosts, numbers.ranks) or recorded_cluster(job)
+            facts = report(numbers, check_numbers(numbers, cluster), cluster, lang)
+        pages.append(facts)
+    failing = [] if fail_on == "never" else SEVERITIES[SEVERITIES.index(fail_on) :]
+    severities = [[finding["severity"] for finding in facts["findings"]] for facts in pages]
+    failed = [any(severity in failing for severity in found) for found in severities]
+    if as_json:
+        told = [{"ok": not bad, **facts} for bad, facts in zip(failed, pages)]
+        print_json(told[0] if len(told) == 1 else {"ok": not any(failed), "sources": told})
+    else:
+        say("\n\n".join("\n".join(report_lines(facts, lang)) for facts in pages))
+    ctx.exit(1 if any(failed) else 0)
+
+
+def _sources(words: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The words of each source: several files are several sources, notation without quotes is one."""
+    from os.path import exists
+
+    if len(words) > 1 and all(map(exists, words)):
+        return [(word,) for word in words]
+    return [words]
+
+
+def _model(source: str | None) -> list[Fact]:
+    if source is None:
+        return []
+    from rankatlas.dialects.huggingface import read_model
+
+    return read_model(source)
+
+
+def _explain(code: str, lang: str, as_json: bool) -> None:
+    from rankatlas.views.report import all_explained, explained
+
+    told = all_explained(lang) if code.lower() == "all" else [explained(code.strip().upper(), lang)]
+    if as_json:
+        print_json({"findings": told} if len(told) > 1 else dict(told[0]))
+        return
+    lines = []
+    for one in told:
+        lines += [f"{one['code']}: {one['title']}", *(f"  {one[part]}" for part in ("message", "why", "do")), ""]
+    say("\n".join(lines[:-1]))

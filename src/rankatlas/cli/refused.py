@@ -1,0 +1,124 @@
+"""The page about sizes that make no layout: what can be said without one, and the sizes that would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankatlas.checks import check_numbers, check_refusal
+from rankatlas.checks.numbers import Numbers
+from rankatlas.checks.spelling import KEYS
+from rankatlas.cli.common import read, sets_given
+from rankatlas.errors import ArgumentsError, DegreeError, RankatlasError, WorldSizeError
+from rankatlas.job import Fact, Job
+from rankatlas.views.report import report
+
+# What a look at another world than the one asked for can still say: it depends on no data size.
+_OF_ANY_WORLD = ("RA103", "RA104", "RA105", "RA106", "RA12", "RA130", "RA131", "RA14", "RA18")
+_OF_THE_HELP = "the source is of "
+# What a message says that is about our reading: another format, or a layout no mesh can show.
+_OURS = ("--from", "describe the job as", "no axis of one mesh")
+_LAID_OVER = ("ep", "rollout_tp")  # sizes over ranks that the layout has without them
+
+
+def refused(
+    error: WorldSizeError | DegreeError | ArgumentsError,
+    words: tuple[str, ...],
+    format: str | None,
+    world_size: int | None,
+    extra: list[Fact],
+    lang: str,
+) -> dict[str, Any]:
+    """The facts of the page.  Raises ArgumentsError again where it is about rankatlas and not about the launch."""
+    if isinstance(error, ArgumentsError):
+        if not error.names or any(words in str(error) for words in _OURS):
+            raise error
+        numbers = Numbers([], format=format or "training arguments", source=" ".join(words))
+        return report(numbers, [check_refusal(error)], None, lang)
+    sizes = dict(error.factors) if isinstance(error, WorldSizeError) else {error.name: error.size}
+    for name in _LAID_OVER:
+        if name in sizes:
+            job = _with(name, 1, words, format, world_size)
+            if job is not None:
+                return _laid_over(job, sizes, error, extra, lang)
+    job = _at_another_world(error, words, format) if isinstance(error, WorldSizeError) else None
+    if job is None:
+        numbers = Numbers([], format=format or "notation", source=" ".join(words))
+        return report(numbers, [check_refusal(error)], None, lang)
+    numbers = Numbers.of(job, extra)
+    others = [finding for finding in check_numbers(numbers) if finding.code.startswith(_OF_ANY_WORLD)]
+    facts = report(numbers, [check_refusal(error, numbers), *others], None, lang)
+    world = error.world_size if isinstance(error, WorldSizeError) else world_size
+    known = [row for row in facts["understood"] if sizes.get(row["name"], row["value"]) == row["value"]]
+    known = [row for row in known if not str(row["origin"]).startswith("inferred from world")]
+    return _without_layout(facts, known, world)
+
+
+def _laid_over(
+    job: Job, sizes: dict[str, int], error: WorldSizeError | DegreeError, extra: list[Fact], lang: str
+) -> dict[str, Any]:
+    """The page of the job without the size that does not fit, and what is wrong with that size."""
+    numbers = Numbers.of(job, extra)
+    for name in ("ep", "etp", "rollout_tp"):
+        if name in sizes:
+            numbers.facts[name] = Fact(name, sizes[name], _origin(error, name))
+    findings = check_numbers(numbers)
+    if not any(finding.code in ("RA110", "RA111", "RA160") for finding in findings):
+        findings.insert(0, check_refusal(error, numbers))
+    facts = report(numbers, findings, None, lang)
+    rows = []
+    for row in facts["understood"]:
+        axis = row["name"].rpartition(".")[2]
+        if axis in sizes and axis in ("ep", "etp", "rollout_tp"):
+            rows.append({**row, "value": sizes[axis], "origin": _origin(error, axis)})
+        elif axis not in ("edp", "efsdp", "expert_data", "moe_sharding") and not row["name"].startswith("rollout."):
+            rows.append(row)
+    return _without_layout(facts, rows, numbers["world"])
+
+
+def _without_layout(facts: dict[str, Any], rows: list[dict[str, Any]], world: int | None) -> dict[str, Any]:
+    """The page without what belongs to the layout that was only a help, such as a note on its world."""
+    notes = [note for note in facts["notes"] if not note.startswith(_OF_THE_HELP)]
+    findings = [one for one in facts["findings"] if not str(one["numbers"].get("note", "")).startswith(_OF_THE_HELP)]
+    return {
+        **facts,
+        "notation": None,
+        "world_size": world,
+        "order": {},
+        "understood": rows,
+        "notes": notes,
+        "findings": findings,
+    }
+
+
+def _origin(error: RankatlasError, name: str) -> str:
+    """Where a size came from, which the message says in brackets behind it."""
+    _, found, rest = str(error).partition(f"{name}=")
+    before, bracket, origin = rest.partition(" (")
+    return origin.partition(")")[0] if found and bracket and before.isdigit() else "given"
+
+
+def _at_another_world(error: WorldSizeError, words: tuple[str, ...], format: str | None) -> Job | None:
+    """The job at a world its sizes do fit, to know its format, its settings and its order."""
+    for world in error.nearest_worlds:
+        try:
+            return read(words, format, world)
+        except RankatlasError:
+            continue
+    return None
+
+
+def _with(name: str, size: int, words: tuple[str, ...], format: str | None, world_size: int | None) -> Job | None:
+    """The job with one size set as its dialect spells it, None where no dialect can read it so."""
+    if len(words) != 1:
+        return None
+    from rankatlas.dialects import read_config
+
+    for keys in KEYS.values():
+        if name not in keys:
+            continue
+        try:
+            sets = {**sets_given(), keys[name].replace("-", "_"): str(size)}
+            return read_config(words[0], format, world_size=world_size, sets=sets)
+        except RankatlasError:
+            continue
+    return None

@@ -1,0 +1,73 @@
+"""The whole numbers of `$((…))`: + - * / % and brackets over plain names, nothing a shell could do besides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from rankatlas.errors import SourceError, shown
+
+_TOKEN = re.compile(r"\s*(?:(\d{1,18})|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))")
+_MOST_TOKENS = 200
+_MOST = 1 << 62
+
+
+def integer(text: str, value: Callable[[str], int]) -> int:
+    """The value of an expression, names looked up with `value`.  Raises SourceError, and whatever `value` does.
+
+    >>> integer("GPUS * $NODES - 1", {"GPUS": 8, "NODES": 2}.__getitem__)
+    15
+    """
+    tokens: list[int | str] = []
+    place = 0
+    text = text.strip()
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if not match or len(tokens) > _MOST_TOKENS:
+            raise SourceError(f"$(({shown(text)})) is more than whole numbers and + - * / %", source=text)
+        number, name, sign = match.groups()
+        tokens.append(int(number) if number else value(name) if name else sign)
+        place = match.end()
+    result, rest = _sum(tokens, 0, 0)
+    if rest != len(tokens):
+        raise SourceError(f"$(({shown(text)})) cannot be read", source=text)
+    return result
+
+
+def _sum(tokens: list[int | str], place: int, depth: int) -> tuple[int, int]:
+    total, place = _product(tokens, place, depth)
+    while place < len(tokens) and tokens[place] in ("+", "-"):
+        sign = 1 if tokens[place] == "+" else -1
+        term, place = _product(tokens, place + 1, depth)
+        total += sign * term
+    return _bounded(total), place
+
+
+def _product(tokens: list[int | str], place: int, depth: int) -> tuple[int, int]:
+    total, place = _atom(tokens, place, depth)
+    while place < len(tokens) and tokens[place] in ("*", "/", "%"):
+        sign = tokens[place]
+        factor, place = _atom(tokens, place + 1, depth)
+        if sign != "*" and factor == 0:
+            raise SourceError("a division by 0 in $((…))", source="")
+        total = total * factor if sign == "*" else total // factor if sign == "/" else total % factor
+    return _bounded(total), place
+
+
+def _atom(tokens: list[int | str], place: int, depth: int) -> tuple[int, int]:
+    if place < len(tokens) and isinstance(tokens[place], int):
+        return int(tokens[place]), place + 1
+    if place < len(tokens) and tokens[place] == "(" and depth < 50:
+        inner, place = _sum(tokens, place + 1, depth + 1)
+        if place < len(tokens) and tokens[place] == ")":
+            return inner, place + 1
+    if place < len(tokens) and tokens[place] == "-" and depth < 50:
+        inner, place = _atom(tokens, place + 1, depth + 1)
+        return -inner, place
+    raise SourceError("$((…)) cannot be read: a number is missing", source="")
+
+
+def _bounded(number: int) -> int:
+    if abs(number) > _MOST:
+        raise SourceError("a number in $((…)) is too large", source="")
+    return number

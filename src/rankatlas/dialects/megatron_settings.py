@@ -1,0 +1,134 @@
+"""The numbers of Megatron-LM's arguments that must fit the layout, with the defaults its own code fills in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from rankatlas.dialects.given import Given
+from rankatlas.dialects.megatron_pipeline import shared_out
+from rankatlas.dialects.picking import numbers
+from rankatlas.errors import shown
+from rankatlas.job import Fact
+
+_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "global_batch": ("global_batch_size",),
+        "micro_batch": ("micro_batch_size",),
+        "sequence_length": ("seq_length", "encoder_seq_length", "sequence_length"),
+        "layers": ("num_layers", "encoder_num_layers"),
+        "heads": ("num_attention_heads",),
+        "hidden": ("hidden_size",),
+        "ffn": ("ffn_hidden_size",),
+        "vocab": ("vocab_size", "padded_vocab_size"),
+        "vocab_multiple": ("make_vocab_size_divisible_by",),
+        "experts": ("num_experts", "num_moe_experts"),
+        "expert_ffn": ("moe_ffn_hidden_size",),
+        "virtual_stages": ("virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank"),
+        "first_stage_layers": ("decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage"),
+        "last_stage_layers": ("decoder_last_pipeline_num_layers", "num_layers_in_last_pipeline_stage"),
+    }
+)
+_SHARDED = MappingProxyType({"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3})
+_PRECISIONS = ("fp4", "fp8", "bf16", "fp16")
+
+
+def settings_of(given: Given, sizes: Mapping[str, Fact], default: str) -> tuple[list[Fact], list[str]]:
+    """The settings of a job and notes on what could not be understood; `sizes` are the axes', `default` its origin."""
+    facts, notes = numbers(given, _NAMES)
+    found = {fact.name: fact for fact in facts}
+    _fill_heads(given, found, default)
+    _fill_batch(found, sizes, default)
+    _fill_stages(given, found, sizes)
+    found |= shared_out(given, sizes["pp"].value)
+    if "vocab_multiple" not in found and "vocab" in found:
+        found["vocab_multiple"] = Fact("vocab_multiple", 128, default)
+    if sizes["cp"].value > 1:
+        found["cp_split"] = Fact("cp_split", "balanced", default)
+    for fact in (_zero(given), _fsdp(given), _recompute(given), _precision(given)):
+        if fact is not None:
+            found[fact.name] = fact
+    return list(found.values()), notes + ([] if "stage_layers" in found else _layout_note(given))
+
+
+def _fill_heads(given: Given, found: dict[str, Fact], default: str) -> None:
+    groups, _ = numbers(given, {"kv_heads": ("num_query_groups", "multi_query_group_num")})
+    asked = given.at("group_query_attention")
+    if groups and asked is not False:
+        found["kv_heads"] = groups[0]
+    elif "heads" in found:
+        found["kv_heads"] = Fact("kv_heads", found["heads"].value, f"{default}: as many as heads")
+
+
+def _fill_batch(found: dict[str, Fact], sizes: Mapping[str, Fact], default: str) -> None:
+    data = sizes["dp"].value * sizes["gtp_remat"].value
+    micro, whole = found.get("micro_batch"), found.get("global_batch")
+    if whole is None and micro is not None:
+        found["global_batch"] = Fact("global_batch", micro.value * data, f"{default}: micro-batch × data size")
+    elif whole is not None and micro is not None and whole.value % (micro.value * data) == 0:
+        steps = whole.value // (micro.value * data)
+        found["accumulation"] = Fact("accumulation", steps, "global batch ÷ (micro-batch × data size)")
+
+
+def _fill_stages(given: Given, found: dict[str, Fact], sizes: Mapping[str, Fact]) -> None:
+    """Megatron's older way to say virtual stages: how many layers each has."""
+    name = "num_layers_per_virtual_pipeline_stage"
+    each, layers, stages = given.at(name), found.get("layers"), sizes["pp"].value
+    if "virtual_stages" in found or layers is None or not isinstance(each, int) or isinstance(each, bool) or each < 1:
+        return
+    if layers.value % (stages * each) == 0:
+        found["virtual_stages"] = Fact(
+            "virtual_stages", layers.value // stages // each, f"{given.origin(name)} ({each} layers in each)"
+        )
+
+
+def _zero(given: Given) -> Fact | None:
+    strategy = given.at("data_parallel_sharding_strategy")
+    if any(given.flag(name) for name in ("use_megatron_fsdp", "use_custom_fsdp")) and strategy in _SHARDED:
+        return Fact("zero_stage", _SHARDED[str(strategy)], given.origin("data_parallel_sharding_strategy"))
+    if given.flag("use_distributed_optimizer"):
+        return Fact("zero_stage", 1, given.origin("use_distributed_optimizer"))
+    return None
+
+
+def _fsdp(given: Given) -> Fact | None:
+    for name, words in (
+        ("use_torch_fsdp2", "torch FSDP2"),
+        ("use_megatron_fsdp", "Megatron FSDP"),
+        ("use_custom_fsdp", "Megatron FSDP"),
+    ):
+        if given.flag(name):
+            return Fact("fsdp", words, given.origin(name))
+    return None
+
+
+def _recompute(given: Given) -> Fact | None:
+    for name in ("recompute_granularity", "activations_checkpoint_granularity"):
+        value = given.at(name)
+        if isinstance(value, str) and value:
+            return Fact("recompute", value, given.origin(name))
+    if given.at("recompute_activations") is True:
+        return Fact("recompute", "selective", given.origin("recompute_activations"))
+    return None
+
+
+def _precision(given: Given) -> Fact | None:
+    for name in _PRECISIONS:
+        value = given.at(name)
+        if value not in (None, False, "", "None") and name not in given.unresolved:
+            return Fact("precision", name, given.origin(name))
+    for name in ("precision", "mixed_precision"):
+        value = str(given.at(name) or "").lower()
+        for precision in _PRECISIONS:
+            if precision in value:
+                return Fact("precision", precision, given.origin(name))
+    if given.kind == "arguments block" and "bf16" in given:
+        return Fact("precision", "fp32", given.origin("bf16"))
+    return None
+
+
+def _layout_note(given: Given) -> list[str]:
+    value = given.at("pipeline_model_parallel_layout")
+    if value in (None, "None"):
+        return []
+    return [f"pipeline_model_parallel_layout={shown(value)} places the layers; how many each stage has is not read"]

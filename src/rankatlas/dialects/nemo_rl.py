@@ -1,0 +1,162 @@
+"""NeMo-RL's resolved configuration: the policy's meshes, and the generation engines on the same or on other ranks.
+
+Source: examples/run_grpo.py ("Final config:"), nemo_rl/algorithms/grpo.py (how a cluster is shared out),
+nemo_rl/models/policy/workers/dtensor_policy_worker.py (dp, cp, tp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rankatlas.core import Mesh
+from rankatlas.core.sizes import resolve
+from rankatlas.dialects import megatron
+from rankatlas.dialects.given import Given
+from rankatlas.dialects.picking import not_understood, numbers, refuse_open_references, world_needed
+from rankatlas.dialects.rollouts import rollout_size, told_facts, with_rollout
+from rankatlas.errors import ArgumentsError
+from rankatlas.job import Fact, Job
+
+DEFAULT = "default of NeMo-RL"
+_DTENSOR, _MEGATRON, _GENERATION = "policy.dtensor_cfg", "policy.megatron_cfg", "policy.generation"
+_ENGINE = {"rollout_pp": "pipeline_parallel_size", "rollout_tp": "tensor_parallel_size"}
+_SPLIT = ("cluster.gpus_per_node", "cluster.num_nodes")
+_OTHERS = f"{_GENERATION}.colocated.resources"
+LAYOUT = (
+    *_SPLIT,
+    *(f"{_DTENSOR}.{axis}_parallel_size" for axis in ("tensor", "context")),
+    *(f"{_GENERATION}.vllm_cfg.{name}" for name in _ENGINE.values()),
+)
+_HOW = "give the configuration that a run prints after 'Final config:', where they are resolved"
+
+
+def evidence(given: Given) -> int:
+    """2 with a policy that has a dtensor or Megatron part, or `policy` beside `cluster`."""
+    parts = [given.at(path) for path in (_DTENSOR, _MEGATRON)]
+    if any(isinstance(part, Mapping) for part in parts):
+        return 2
+    return 1 if given.at("policy.model_name") is not None and given.at("cluster.num_nodes") is not None else 0
+
+
+def read(given: Given, release: str | None, world_size: int | None) -> Job:
+    """The job of a NeMo-RL configuration: charts `train` and `rollout`.
+
+    `world_size` is over both, as the cluster is.  Raises SourceError, ArgumentsError, WorldSizeError, DegreeError.
+    """
+    refuse_open_references(given, LAYOUT, _HOW)
+    world, first, ranks, notes = _shares(given, world_size)
+    train = _train(given, world)
+    backend = (
+        "vllm_cfg"
+        if given.at(f"{_GENERATION}.backend") in (None, "vllm")
+        else f"{given.at(f'{_GENERATION}.backend')}_cfg"
+    )
+    layout = train.layout
+    facts = told_facts(train, "train")
+    if isinstance(given.at(_GENERATION), Mapping):
+        engine = {axis: _size(given, axis, f"{_GENERATION}.{backend}.{name}") for axis, name in _ENGINE.items()}
+        count = rollout_size(f"{_GENERATION}.{backend}.tensor_parallel_size", engine, ranks)
+        axes = [("dp", count), ("pp", engine["rollout_pp"].value), ("tp", engine["rollout_tp"].value)]
+        layout = with_rollout(train.layout, Mesh.from_axes(axes, first_rank=first))
+        facts += engine.values()
+        inner = given.at(f"{_GENERATION}.{backend}")
+        if isinstance(inner, Mapping):
+            known = [*_ENGINE.values()]
+            notes += not_understood(inner, known, before=f"{_GENERATION}.{backend}.")
+    settings, more = _settings(given)
+    own = {fact.name: fact for fact in (*train.settings.values(), *settings)}
+    seed = given.at("grpo.seed")
+    return Job(
+        layout,
+        format=f"nemo-rl-{release}" if release else "nemo-rl",
+        source=given.source,
+        facts=[*facts, *_batches(given)],
+        notes=[*given.notes, *notes, *train.notes, *more],
+        seed=seed if isinstance(seed, int) and not isinstance(seed, bool) else train.seed,
+        settings=own.values(),
+    )
+
+
+def _shares(given: Given, asked: int | None) -> tuple[int, int, int, list[str]]:
+    """Training ranks, the first rank that generates, how many generate, and notes."""
+    each, nodes = given.size(_SPLIT[0]), given.size(_SPLIT[1])
+    if each is None or nodes is None:
+        if asked is None:
+            raise world_needed(given, "settings of NeMo-RL")
+        return asked, 0, asked, []
+    notes = []
+    if asked is not None and asked != each * nodes:
+        notes.append(f"the source is of {each * nodes} ranks (cluster); it is read for {asked}")
+    if given.at(f"{_GENERATION}.colocated.enabled") is not False:
+        world = asked or each * nodes
+        return world, 0, world, notes
+    theirs = given.size(f"{_OTHERS}.gpus_per_node"), given.size(f"{_OTHERS}.num_nodes")
+    ranks = (theirs[0] or 0) if nodes == 1 else (theirs[1] or 0) * each
+    world = (asked or each * nodes) - ranks
+    if ranks < 1 or world < 1:
+        raise ArgumentsError(
+            f"generation on ranks of its own needs {_OTHERS}: gpus_per_node below {each} on one node, else num_nodes"
+            f" below {nodes}; got gpus_per_node={theirs[0]}, num_nodes={theirs[1]}",
+            names=(_OTHERS,),
+        )
+    return world, world, ranks, [*notes, f"generation has {ranks} ranks of its own, numbered from {world} on"]
+
+
+def _size(given: Given, name: str, path: str) -> Fact:
+    size = given.size(path)
+    return Fact(name, size, given.origin(path)) if size else Fact(name, 1, DEFAULT)
+
+
+def _train(given: Given, world: int) -> Job:
+    if given.at(f"{_MEGATRON}.enabled") is True:
+        held = given.at(_MEGATRON)
+        inner = dict(held) if isinstance(held, Mapping) else {}
+        origins = {name: given.origin(f"{_MEGATRON}.{name}") for name in inner}
+        return megatron.read(Given(inner, source=given.source, origins=origins), None, world)
+    facts = {
+        axis: _size(given, axis, f"{_DTENSOR}.{name}")
+        for axis, name in (
+            ("dp_replicate", "dp_replicate_size"),
+            ("cp", "context_parallel_size"),
+            ("tp", "tensor_parallel_size"),
+        )
+    }
+    sizes: dict[str, int | None] = {"dp_replicate": facts["dp_replicate"].value, "dp": None}
+    sizes |= {axis: facts[axis].value for axis in ("cp", "tp")}
+    settled = resolve(sizes, world, origins={axis: fact.origin for axis, fact in facts.items()})
+    facts["dp"] = Fact("dp", settled["dp"], f"inferred from world {world}")
+    axes = [axis for axis in ("dp_replicate", "dp", "cp", "tp") if axis != "dp_replicate" or settled[axis] > 1]
+    inner = given.at(_DTENSOR)
+    known = ["tensor_parallel_size", "context_parallel_size"]
+    return Job(
+        Mesh.from_axes([(axis, settled[axis]) for axis in axes]),
+        format="nemo-rl",
+        source=given.source,
+        facts=[facts[axis] for axis in axes],
+        notes=not_understood(inner, known, before=f"{_DTENSOR}.") if isinstance(inner, Mapping) else [],
+        settings=[Fact("zero_stage", 3, "FSDP2"), Fact("fsdp", "FSDP2", f"given: {_DTENSOR}")],
+    )
+
+
+def _batches(given: Given) -> list[Fact]:
+    found = []
+    for name, path in (("prompts", "grpo.num_prompts_per_step"), ("responses", "grpo.num_generations_per_prompt")):
+        value = given.at(path)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            found.append(Fact(name, value, given.origin(path)))
+    return found
+
+
+def _settings(given: Given) -> tuple[list[Fact], list[str]]:
+    facts, notes = numbers(
+        given,
+        {
+            "global_batch": ("policy.train_global_batch_size",),
+            "micro_batch": ("policy.train_micro_batch_size",),
+            "sequence_length": ("policy.max_total_sequence_length",),
+        },
+    )
+    precision = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}.get(str(given.at("policy.precision")))
+    if precision:
+        facts.append(Fact("precision", precision, given.origin("policy.precision")))
+    return facts, notes
