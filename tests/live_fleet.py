@@ -14,7 +14,7 @@ from rankatlas import parse_mesh
 from test_live_groups import free_ports, paddle_environments
 
 FOLDER, *LAYOUTS = sys.argv[1:]
-WORLD = 8
+WORLD = 4
 # The getters of the communicate group: (group, rank, world size, first rank of the group) → the axis.
 GETTERS = {
     "dp": ("get_data_parallel_group", "get_data_parallel_rank", "get_data_parallel_world_size"),
@@ -92,7 +92,7 @@ for layout in LAYOUTS:
     for attempt in range(3):  # gloo loses connections while fleet makes its groups, with and without us
         folder = Path(FOLDER) / f"{len(said)}.{attempt}"
         folder.mkdir()
-        said[layout] = Ranks(job(layout, free_ports(WORLD + 1)), WORLD, folder, 100).wait()
+        said[layout] = Ranks(job(layout, free_ports(WORLD + 1)), WORLD, folder, 60).wait()
         if None not in said[layout]:
             break
 print(json.dumps(said), flush=True)
