@@ -291,26 +291,36 @@ def random_states(engine):
 PARTS = [every_family, again, ranks_alone, uneven, charts, disagreement, audits, random_states]
 
 
-def rank_of_a_job(rank):
-    global RANK
-    RANK = rank
-    if ENGINE == "paddle":
-        os.environ.update(paddle_environments(PORTS[0], PORTS[1:])[rank])
-    engine = {"torch": Torch, "paddle": Paddle}[ENGINE]()
-    said = {part.__name__: part(engine) for part in PARTS}
-    engine.barrier()  # rank 0 serves the store that others may still be asking
-    with contextlib.suppress(Exception):
-        engine.end()
-    return said
+def job(parts, ports):
+    """What a rank does: start, the parts one after the other, end."""
+
+    def work(rank):
+        global RANK
+        RANK = rank
+        if ENGINE == "paddle":
+            os.environ.update(paddle_environments(ports[0], ports[1:])[rank])
+        engine = {"torch": Torch, "paddle": Paddle}[ENGINE]()
+        said = {part.__name__: part(engine) for part in parts}
+        engine.barrier()  # rank 0 serves the store that others may still be asking
+        with contextlib.suppress(Exception):
+            engine.end()
+        return said
+
+    return work
 
 
 importlib.import_module(ENGINE)  # once for all ranks
-for attempt in range(3 if ENGINE == "paddle" else 1):  # Paddle's gloo loses connections, with and without us
-    PORTS = free_ports(WORLD + 1)
-    folder = Path(FOLDER, str(attempt))
-    folder.mkdir()
-    said = Ranks(rank_of_a_job, WORLD, folder, 120).wait()
-    if None not in said:
-        break
+# Paddle's gloo loses connections on a busy machine, with and without us: each part is a job of its own, and may be
+# tried again.
+jobs, attempts = ([[part] for part in PARTS], 4) if ENGINE == "paddle" else ([PARTS], 1)
+said = [{} for _ in range(WORLD)]
+for number, parts in enumerate(jobs):
+    for attempt in range(attempts):
+        folder = Path(FOLDER, f"{number}.{attempt}")
+        folder.mkdir()
+        found = Ranks(job(parts, free_ports(WORLD + 1)), WORLD, folder, 60 if ENGINE == "paddle" else 150).wait()
+        if None not in found:
+            break
+    said = [{**one, **(answers or {})} for one, answers in zip(said, found)]
 print(json.dumps(said), flush=True)
 os._exit(0)

@@ -17,7 +17,8 @@ from paddle.distributed.fleet.base.topology import CommunicateTopology
 from rankatlas.adapters.paddle import hybrid_configs, to_process_mesh
 from rankatlas.adapters.paddle_groups import FLEET_AXES
 
-LAYOUTS = ["pp=2 dp=2 mp=2", "sharding=2 mp=2 dp=2", "mp=2 sep=2 pp=2", "sep=2 dp=2 sharding=2 pp=1 mp=1"]
+# Four ranks each: among eight, Paddle's gloo loses connections in most runs, whoever makes the groups.
+LAYOUTS = ["pp=2 mp=2", "mp=2 dp=2", "sharding=2 pp=2", "sep=2 mp=2", "dp=2 sep=2"]
 
 
 def topology_of(mesh):
@@ -100,7 +101,10 @@ def stages(mesh):
 
 
 @pytest.mark.parametrize("question", TABLE)
-@pytest.mark.parametrize("layout", [*LAYOUTS, "dp=3 pp=2 sharding=1 sep=2 mp=2", "mp=5", "sharding=2 pp=3"])
+@pytest.mark.parametrize(
+    "layout",
+    [*LAYOUTS, "pp=2 dp=2 mp=2", "sharding=2 mp=2 dp=2", "dp=3 pp=2 sharding=1 sep=2 mp=2", "mp=5", "sharding=2 pp=3"],
+)
 def test_every_question_of_the_topology_has_one_answer_here(layout, question):
     mesh = parse_mesh(layout)
     theirs, ours = TABLE[question](topology_of(mesh), mesh)
