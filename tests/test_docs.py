@@ -88,6 +88,7 @@ class Session:
         if command == "echo $?":
             return f"{self.code}\n"
         command, _, head = command.partition(" | head -n ")
+        command, _, tail = command.partition(" | tail -n ")
         command, _, text = command.partition(" <<< ")
         program, *arguments = shlex.split(command)
         if program == "cat":
@@ -95,7 +96,8 @@ class Session:
         else:
             assert program == "rankatlas", command
             answer = self._rankatlas(arguments, shlex.split(text)[0] if text else "")
-        return "".join(answer.splitlines(keepends=True)[: int(head) if head else None])
+        lines = answer.splitlines(keepends=True)
+        return "".join(lines[-int(tail) if tail else 0 :][: int(head) if head else None])
 
     def _rankatlas(self, arguments: list[str], text: str) -> str:
         """What the command shows on a terminal: standard output and standard error."""
