@@ -1,0 +1,118 @@
+"""One run: a layout, its groups, the steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+
+from rankatlas import Mesh
+from rankatlas.seeding import SeedPlan
+from train_gpt.checkpoint import load, save
+from train_gpt.data import Data
+from train_gpt.masks import Masks
+from train_gpt.model import Stage, as_dtype
+from train_gpt.pipeline import Pipeline
+from train_gpt.place import Place
+from train_gpt.settings import SEQUENCE, Settings, check
+from train_gpt.standin import Handles
+from train_gpt.weights import Weight, my_weights
+from train_gpt.zero import Optimizer
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run is asked to do; `steps` counts from the very beginning, also where it resumes."""
+
+    layout: str
+    steps: int = 300
+    micro_batch: int | None = None
+    split: str = "contiguous"  # of the sequence, along cp
+    save: str | None = None
+    resume: str | None = None
+
+
+@dataclass
+class Result:
+    """The losses of the steps from `first` on, and which samples each of them read."""
+
+    run: Run
+    mesh: Mesh
+    first: int
+    losses: list[float] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+    samples: list[list[int]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def train(
+    run: Run, mesh: Mesh, settings: Settings, rank: int, tell: Callable[[int, float], None] = lambda step, loss: None
+) -> Result:
+    """Make the groups of the layout, train, close them.  `tell` hears of every step."""
+    micro_batch = check(settings, mesh, run.micro_batch)
+    probe = Place(mesh, rank, {})
+    axes = {weight.gradient_axes for weight in my_weights(settings, probe)}
+    rest = sorted({tuple(axis for axis in found if axis != "sharding") for found in axes})
+    wanted = [(probe.tensor,), ("cp",), ("sep",), ("pp",), ("sharding",), *rest]
+    tied = [(ranks[0], ranks[-1]) for ranks in mesh.groups("pp").ranges()] if mesh.size("pp") > 1 else []
+    with Handles(mesh, wanted, tied) as handles:
+        return _train(run, settings, Place(mesh, rank, handles), micro_batch, handles.get("tied"), tell)
+
+
+def _train(
+    run: Run, settings: Settings, place: Place, micro_batch: int, tied: Any, tell: Callable[[int, float], None]
+) -> Result:
+    plan = SeedPlan(settings.seed, place.mesh)
+    data = Data(settings, place, micro_batch, run.split)
+    weights = my_weights(settings, place)
+    optimizer = Optimizer(place, weights, tied)
+    first = 0
+    if run.resume:
+        state = load(Path(run.resume), settings, optimizer)
+        data.load_state_dict(state["data"])
+        first = state["step"]
+    else:
+        _begin(optimizer, plan)
+    model = _parameters(weights, optimizer, settings)
+    picked = None if run.split == "contiguous" else (data.positions[place.index("cp")], data.here)
+    masks = Masks(settings, place, plan, micro_batch, picked)
+    stage = Stage(settings, place, model, masks, data.positions, data.here)
+    positions = settings.sequence // place.size(*SEQUENCE, place.tensor)
+    pipeline = Pipeline(stage, (micro_batch, positions, settings.hidden), as_dtype(settings.dtype))
+    count = settings.batch * settings.sequence
+    result = Result(run, place.mesh, first)
+    began = time.perf_counter()
+    for step, samples in zip(range(first, run.steps), data.steps()):
+        masks.begin(step)
+        batches = [data.batch(micro) for micro in samples]
+        loss = pipeline.run(batches, 1 / count, lambda: optimizer.take_gradients(model))
+        # The ranks of a tensor group have computed the same loss: one of them tells it.
+        mine = loss / count if place.index(place.tensor) == 0 else 0.0
+        loss, norm = optimizer.step(step, settings.learning_rate, settings.clip, mine, model)
+        result.losses.append(loss)
+        result.norms.append(norm)
+        result.samples.append([int(sample) for micro in samples for sample in micro])
+        tell(step, loss)
+    result.seconds = time.perf_counter() - began
+    if run.save:
+        save(Path(run.save), settings, optimizer, place.rank, {"step": run.steps, "data": data.state_dict()})
+    return result
+
+
+def _begin(optimizer: Optimizer, plan: SeedPlan) -> None:
+    for bucket in optimizer.buckets:
+        flat = bucket.empty()
+        for weight, view in zip(bucket.weights, bucket.views(flat)):
+            view.copy_(weight.first_values(plan))
+        bucket.keep("weight", flat)
+
+
+def _parameters(weights: list[Weight], optimizer: Optimizer, settings: Settings) -> dict[str, Tensor]:
+    kept = optimizer.by_name([bucket.whole("weight") for bucket in optimizer.buckets])
+    dtype = as_dtype(settings.dtype)
+    return {weight.name: kept[weight.name].to(dtype, copy=True).requires_grad_() for weight in weights}
