@@ -46,7 +46,7 @@ __all__ = [
 
 
 # Modules of the package that may be reached as attributes, loaded when they are.
-_MODULES = ("core", "dialects", "errors", "live", "records", "seeding", "tensors", "topology")
+_MODULES = ("audit", "core", "creation", "dialects", "errors", "live", "records", "seeding", "tensors", "topology")
 
 
 def __getattr__(name: str) -> object:

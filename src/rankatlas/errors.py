@@ -307,6 +307,32 @@ class SourceError(InputError):
     source: str
 
 
+class CreationOrderError(InputError):
+    """Ranks that create groups by different calls: they would wait for each other, or reduce into each other's groups.
+
+    `first_divergent_call` is the number of the call, from 0; `odd_ranks` are those who do something else there than
+    the others (or than the plan says), `expected` and `given` what was due and what the first of them does (None for
+    no call); `canonical_plan` is an order of creation in which every rank can make all of these groups.
+    """
+
+    first_divergent_call: int
+    odd_ranks: list[int]
+    expected: list[object] | None
+    given: list[object] | None
+    canonical_plan: list[list[int]]
+
+
+class IssueOrderError(InputError):
+    """Ranks that use the groups they share in different orders, so that each waits for the other.
+
+    `conflicting_rank_pairs` are those pairs; `stuck` is rank → what it waits in (name and members), for every rank that
+    would wait for ever.
+    """
+
+    conflicting_rank_pairs: list[list[int]]
+    stuck: dict[int, tuple[str, list[int]]]
+
+
 class JobError(RankatlasError, RuntimeError):
     """Something about the running job: none is initialised, or another one uses the same store."""
 
@@ -349,6 +375,13 @@ class GroupMismatch(JobError):
     given: list[int] | None
     expected: list[int] | None
     ranks: list[int]
+
+
+class HandleError(JobError, KeyError):
+    """No communicator of that name on this rank.  `name` was asked for, `known` are the names there are."""
+
+    name: object
+    known: tuple[str, ...]
 
 
 def unknown_axis(name: object, known: tuple[str, ...], what: str = "mesh", instead: str = "") -> UnknownAxisError:

@@ -1,12 +1,19 @@
-"""torch: the CPU generator and, where there are devices, that of the current CUDA device."""
+"""torch: the CPU generator and, where there are devices, that of the current CUDA device; groups from a plan."""
 
 from __future__ import annotations
 
 import random
 import struct
+from importlib import import_module
 from typing import Any
 
 import torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rankatlas.adapters.torch_groups import from_device_mesh, open_groups, to_device_mesh
+
+__all__ = ["RandomState", "from_device_mesh", "generator", "open_groups", "tensor", "to_device_mesh"]
 
 _SIGN = 2**63
 _WORD = 2**32
@@ -80,3 +87,10 @@ def generator(seed: int, device: str = "cpu") -> torch.Generator:
 def tensor(values: Any) -> torch.Tensor:
     """A tensor that shares the memory of a numpy array."""
     return torch.from_numpy(values)
+
+
+def __getattr__(name: str) -> Any:
+    # Groups need torch.distributed, which not every build has, and which seeding needs not.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("rankatlas.adapters.torch_groups"), name)

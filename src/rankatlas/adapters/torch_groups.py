@@ -1,0 +1,227 @@
+"""torch.distributed: groups of a plan by one call per set of axes, and the way to and from DeviceMesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from rankatlas.adapters.opening import Handles, open_plan
+from rankatlas.core import Group, Mesh
+from rankatlas.creation import CreationPlan, Family
+from rankatlas.errors import InputError, JobError, shown
+
+_ALONE = "each rank alone"
+_PREFIX = "rankatlas/groups"  # of the keys in the store
+
+
+class TorchGroups:
+    """Groups of the default process group's job.
+
+    `new_group(use_local_synchronization=True)` needs the members only.  It names a group by its members and by how many
+    groups the process has, so all members must have as many: see `alike`.
+    """
+
+    name = "torch"
+
+    def __init__(self, backend: str | None, timeout: timedelta | None, options: Any) -> None:
+        if not (dist.is_available() and dist.is_initialized()):
+            raise JobError("no torch job in this process: call torch.distributed.init_process_group first")
+        self.rank = dist.get_rank()
+        self.world_size = dist.get_world_size()
+        self._backend = backend
+        self._timeout = timeout
+        self._options = options
+        self._fake = dist.get_backend() == "fake"
+        self._opening = 0 if self._fake else self._count("openings")
+        self._memberships = len(_registry().pg_names)
+        if not self._fake:
+            self._store().add(self._histories(), 1)
+
+    def said(self) -> dict[str, Any]:
+        """Calls of `new_group` that every rank made, which number the groups; the opening; the backend."""
+        calls = _registry().group_count
+        return {"calls_so_far": calls, "opening": self._opening, "backend": str(self._backend or dist.get_backend())}
+
+    def alike(self) -> bool:
+        """Whether all ranks are in equally many groups, and the backend lets members make a group alone."""
+        if self._fake:
+            return True
+        if str(self._backend or dist.get_backend()) == "mpi":
+            return False
+        return int(self._store().add(self._histories(), 0)) == self.world_size
+
+    def world(self) -> Any:
+        """The default process group."""
+        return dist.group.WORLD
+
+    def alone(self) -> Any:
+        """A group of this rank."""
+        with self._names_of_its_own():
+            return dist.new_group(
+                [self.rank],
+                timeout=self._timeout,
+                backend=self._backend,
+                use_local_synchronization=True,
+                group_desc=_ALONE,
+            )
+
+    def make_own(self, family: Family, group: Group, description: str) -> Any:
+        """By the members alone; where the default group is bound to a device, by splitting it."""
+        if self._can_split() and family.ranks == range(self.world_size):
+            return dist.split_group(
+                split_ranks=[list(ranks) for ranks in family.groups.ranges()],
+                timeout=self._timeout,
+                pg_options=self._of(family.label),
+                group_desc=description,
+            )
+        with self._names_of_its_own():
+            return dist.new_group(
+                list(group.ranks),
+                timeout=self._timeout,
+                backend=self._backend,
+                pg_options=self._of(family.label),
+                use_local_synchronization=True,
+                group_desc=description,
+            )
+
+    def make(self, ranks: list[int], description: str, name: str) -> Any:
+        """By all ranks."""
+        with self._names_of_its_own():
+            made = dist.new_group(
+                ranks,
+                timeout=self._timeout,
+                backend=self._backend,
+                pg_options=self._of(name),
+                group_desc=description,
+            )
+        return made if self.rank in ranks else None
+
+    def close(self, communicator: Any) -> None:
+        """Destroy the group, unless the whole job was torn down meanwhile."""
+        if communicator in _registry().pg_map:
+            dist.destroy_process_group(communicator)
+
+    def _of(self, name: str) -> Any:
+        return self._options.get(name) if isinstance(self._options, Mapping) else self._options
+
+    def _can_split(self) -> bool:
+        """Whether the default group is bound to a device whose backend splits (NCCL): one call makes a whole family."""
+        default = distributed_c10d._get_default_group()
+        device = default.bound_device_id
+        if device is None or self._backend not in (None, dist.get_backend()):
+            return False
+        return bool(getattr(default._get_backend(device), "supports_splitting", False))
+
+    def _store(self) -> Any:
+        return distributed_c10d._get_default_store()
+
+    def _count(self, what: str) -> int:
+        return int(self._store().add(f"{_PREFIX}/{what}/{self.rank}", 1))
+
+    def _histories(self) -> str:
+        return f"{_PREFIX}/histories/{self._opening}/{self._memberships}"
+
+    @contextmanager
+    def _names_of_its_own(self) -> Iterator[None]:
+        """Give groups of a later opening keys of their own in the store.
+
+        A group that is closed leaves its members' addresses there.  One with the same members and the same number gets
+        the same name, and would connect to processes that no longer listen.
+        """
+        if self._opening <= 1:
+            yield
+            return
+        registry, default = _registry(), distributed_c10d._get_default_group()
+        backend, store = registry.pg_map[default]
+        registry.pg_map[default] = (backend, distributed_c10d.PrefixStore(f"{_PREFIX}/{self._opening}", store))
+        try:
+            yield
+        finally:
+            registry.pg_map[default] = (backend, store)
+
+
+def _registry() -> Any:
+    return distributed_c10d._world
+
+
+def open_groups(
+    plan: CreationPlan,
+    *,
+    backend: str | None = None,
+    timeout: timedelta | float | None = None,
+    options: Any = None,
+    wait: float = 60,
+) -> Handles:
+    """The process groups of `plan` for this rank, made once all ranks have agreed on it.  Every rank calls this.
+
+    `backend`, `timeout` (seconds or a timedelta) and `options` (one for all groups, or name → options) are those of
+    `torch.distributed.new_group`; `wait` bounds the agreement, in seconds.  Descriptions say axis and index ("tp group
+    3"), and so do torch's messages.  Where all ranks are in equally many groups, each makes one call per set of axes,
+    for its own group; else every rank makes all of them (`handles.how` says which).  Partial sets are always made by
+    all.  Under torch's `fake` backend there is nobody to agree with, which `handles.agreement.skipped` says.
+
+    Cost: one agreement, then O(sets of axes) calls, each O(members).
+
+    Raises LayoutMismatch, RankSilent, JobError as `live.agree`; InputError for something that is no plan.
+
+        plan = CreationPlan("pp=2 dp=2 tp=2", ["tp", "dp", "pp"])
+        with open_groups(plan) as handles:
+            dist.all_reduce(tensor, group=handles["tp"])
+    """
+    return open_plan(TorchGroups(backend, _seconds(timeout), options), plan, wait)
+
+
+def _seconds(timeout: timedelta | float | None) -> timedelta | None:
+    if timeout is None or isinstance(timeout, timedelta):
+        return timeout
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < 10**8:
+        raise InputError(f"timeout is a number of seconds above 0, or a timedelta, not {shown(timeout)}")
+    return timedelta(seconds=timeout)
+
+
+def to_device_mesh(source: Handles | Mesh, device_type: str = "cpu") -> DeviceMesh:
+    """A DeviceMesh with the axes of a mesh: from `Handles` it holds their groups, from a `Mesh` torch makes its own.
+
+    Handles must have a group for every axis of their mesh.  Cost: O(world), for torch keeps a table of ranks.
+
+    Raises HandleError (an axis without a group), InputError (an atlas, or ranks that do not begin at 0).
+    """
+    mesh = source.plan.layout if isinstance(source, Handles) else source
+    if not isinstance(mesh, Mesh):
+        raise InputError(f"a DeviceMesh is made from a Mesh or from Handles of one, not from {shown(mesh)}")
+    if isinstance(source, Handles):
+        table = torch.arange(mesh.first_rank, mesh.first_rank + mesh.world_size, dtype=torch.int).view(mesh.sizes)
+        groups = [source[axis] for axis in mesh.axes]
+        if len(groups) == 1:
+            return DeviceMesh.from_group(groups[0], device_type, mesh_dim_names=mesh.axes)
+        return DeviceMesh.from_group(groups, device_type, mesh=table, mesh_dim_names=mesh.axes)
+    if mesh.first_rank:
+        raise InputError(f"init_device_mesh makes meshes from rank 0 on; {mesh} begins at {mesh.first_rank}")
+    return init_device_mesh(device_type, mesh.sizes, mesh_dim_names=mesh.axes)
+
+
+def from_device_mesh(device_mesh: DeviceMesh) -> Mesh:
+    """The mesh of a DeviceMesh: its dimension names and sizes, major to minor.  Cost: O(world).
+
+    Raises InputError where it has no names, or where its ranks are not row-major and without gaps (a slice of a larger
+    mesh, for instance): no Mesh has its groups.
+    """
+    names = device_mesh.mesh_dim_names
+    table = device_mesh.mesh
+    if not names:
+        raise InputError(f"{shown(device_mesh)} names no dimensions; give init_device_mesh mesh_dim_names")
+    ranks = table.flatten()
+    first = int(ranks[0])
+    if not torch.equal(ranks, torch.arange(first, first + len(ranks), dtype=ranks.dtype)):
+        raise InputError(
+            f"the ranks of {shown(device_mesh)} are {shown(ranks.tolist())}, not row-major and without gaps;"
+            " a Mesh always is.  Give the whole device mesh, not a slice of it"
+        )
+    return Mesh.from_axes(list(zip(names, map(int, table.shape))), first)

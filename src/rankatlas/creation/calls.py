@@ -1,0 +1,197 @@
+"""What every rank did, or would do, to create groups: whether all make the same calls, and where they part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rankatlas.core.border import as_int, in_order
+from rankatlas.creation.plan import CreationPlan
+from rankatlas.errors import CreationOrderError, InputError, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Members = tuple[int, ...]
+    Call = tuple[Members, ...]  # one group, or all groups of a partition, made by one call
+
+    _Planned = list[tuple[Members, bool]]  # members, and whether they need a communicator
+
+_SHOWN = 8
+
+
+def check_calls(
+    calls_by_rank: Mapping[Any, Iterable[Any]] | Sequence[Iterable[Any]], plan: CreationPlan | None = None
+) -> None:
+    """Nothing, if these creation calls of the ranks make the same groups in the same order everywhere.
+
+    `calls_by_rank` is rank → its calls in order.  A call is the list of ranks of one group, or the list of such
+    lists when one call makes several (a partition).  Members in another order are another group.  Without a plan every
+    rank must make the same calls, which `new_group` of every framework asks for.  With a plan the ranks may follow it
+    in either way: every rank all groups one by one, or every rank only those it is in; groups that need no
+    communicator may be created or not.
+    Cost: O(calls of all ranks).
+
+    Raises CreationOrderError: the first call at which ranks part, who does what there, and an order that works;
+    InputError for something that is no list of calls.
+
+    >>> check_calls({0: [[0, 1], [0, 2]], 1: [[0, 1], [0, 2]], 2: [[0, 1], [0, 2]]})
+    >>> check_calls({0: [[0, 2]], 1: [[1, 3]], 2: [[0, 2]], 3: [[1, 3]]})
+    Traceback (most recent call last):
+    rankatlas.errors.CreationOrderError: ranks part at call 0: ranks 0, 2 create [0, 2], ranks 1, 3 create [1, 3]
+    every rank must make every call, in the same order, member or not: [0, 2], [1, 3]
+    """
+    calls = _calls_given(calls_by_rank)
+    if plan is None:
+        _check_same(calls)
+    elif isinstance(plan, CreationPlan):
+        _check_plan(calls, plan)
+    else:
+        raise InputError(f"calls are held against a CreationPlan, not against {shown(plan)}")
+
+
+def _calls_given(given: object) -> dict[int, list[Call]]:
+    if isinstance(given, Mapping):
+        pairs = [(_rank(rank), calls) for rank, calls in given.items()]
+    else:
+        pairs = list(enumerate(in_order(given, "calls_by_rank")))
+    found: dict[int, list[Call]] = {}
+    for rank, calls in sorted(pairs, key=lambda pair: pair[0]):
+        if rank in found:
+            raise InputError(f"rank {rank} has two lists of calls; give each rank once")
+        found[rank] = [_call(one, rank) for one in in_order(calls, f"the calls of rank {rank}")]
+    return found
+
+
+def _rank(given: object) -> int:
+    # JSON writes numbers as text where they are keys.
+    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 20:
+        return int(given)
+    return as_int(given, "a rank of calls_by_rank")
+
+
+def _call(given: object, rank: int) -> Call:
+    parts = in_order(given, f"a call of rank {rank}")
+    several = bool(parts) and not any(
+        isinstance(part, (int, str, bytes)) or hasattr(part, "__index__") for part in parts
+    )
+    groups = parts if several else (parts,)
+    made = tuple(
+        tuple(as_int(member, f"a member in a call of rank {rank}") for member in in_order(group, "a group"))
+        for group in groups
+    )
+    if not all(made):
+        raise InputError(f"a call of rank {rank} creates a group without members: {shown(given)}")
+    return made
+
+
+def _check_same(calls: dict[int, list[Call]]) -> None:
+    """Every rank must do what the most do; those who make no call at some place do something else, too."""
+    everybody = sorted({rank for made in calls.values() for call in made for group in call for rank in group})
+    absent = [rank for rank in everybody if rank not in calls]
+    for number in range(max(map(len, calls.values()), default=0)):
+        at_once = {rank: made[number] if number < len(made) else None for rank, made in calls.items()}
+        at_once.update(dict.fromkeys(absent))
+        camps = _camps(at_once)
+        if len(camps) > 1:
+            raise _parted(number, camps, _canonical(calls))
+
+
+def _camps(at_once: Mapping[int, Call | None]) -> list[tuple[Call | None, list[int]]]:
+    """Who does the same, the most first; of equally many those of the lowest rank."""
+    camps: dict[Call | None, list[int]] = {}
+    for rank in sorted(at_once):
+        camps.setdefault(at_once[rank], []).append(rank)
+    return sorted(camps.items(), key=lambda camp: (-len(camp[1]), camp[1][0]))
+
+
+def _parted(number: int, camps: list[tuple[Call | None, list[int]]], canonical: list[list[int]]) -> CreationOrderError:
+    (expected, _), *others = camps
+    told = ", ".join(f"{_who(ranks)} create{'s' * (len(ranks) == 1)} {_told(call)}" for call, ranks in camps[:_SHOWN])
+    more = f", and {len(camps) - _SHOWN} more" if len(camps) > _SHOWN else ""
+    return CreationOrderError(
+        f"ranks part at call {number}: {told}{more}\n"
+        f"every rank must make every call, in the same order, member or not: {_listed(canonical)}",
+        first_divergent_call=number,
+        odd_ranks=sorted(rank for _, ranks in others for rank in ranks),
+        expected=_plain(expected),
+        given=_plain(others[0][0]),
+        canonical_plan=canonical,
+    )
+
+
+def _canonical(calls: dict[int, list[Call]]) -> list[list[int]]:
+    """Every distinct group once: by the number of the call that first makes it, then by its members."""
+    first: dict[Members, int] = {}
+    for made in calls.values():
+        for number, call in enumerate(made):
+            for group in call:
+                members = tuple(sorted(group))
+                first[members] = min(first.get(members, number), number)
+    return [list(members) for members in sorted(first, key=lambda members: (first[members], members))]
+
+
+def _check_plan(calls: dict[int, list[Call]], plan: CreationPlan) -> None:
+    """Every rank must make all groups of the plan, or every rank those it is in; the closer way is the measure."""
+    planned = [(tuple(group.ranks), group.new) for group in plan.groups()]
+    own: dict[int, _Planned] = {rank: [] for rank in calls}
+    for one in planned:
+        for rank in one[0]:
+            if rank in own:
+                own[rank].append(one)
+    ways: list[dict[int, _Planned]] = [dict.fromkeys(calls, planned), own]
+    parted = [{rank: left for rank in calls if (left := _parting(calls[rank], way[rank]))} for way in ways]
+    if not all(parted):
+        return
+    # The way along which fewer ranks leave, and those later, is the one they were on.
+    odd = min(parted, key=lambda found: (len(found), -min(left[0] for left in found.values())))
+    rank = min(odd, key=lambda rank: (odd[rank][0], rank))
+    number, due, given = odd[rank]
+    canonical = [list(members) for members, new in planned if new]
+    raise CreationOrderError(
+        f"{_who([rank])} leaves the plan at call {number}: {_told((due,) if due else None)} is due,"
+        f" it creates {_told(given)}\n"
+        f"the plan of {plan.layout} creates, in this order: {_listed(canonical)}",
+        first_divergent_call=number,
+        odd_ranks=sorted(odd),
+        expected=list(due) if due else None,
+        given=_plain(given),
+        canonical_plan=canonical,
+    )
+
+
+def _parting(made: list[Call], planned: _Planned) -> tuple[int, Members | None, Call | None] | None:
+    """Where one rank's calls leave what is planned for it; groups without a communicator may be left out."""
+    place = 0
+    for number, call in enumerate(made):
+        for group in call:
+            while place < len(planned) and not planned[place][1] and planned[place][0] != group:
+                place += 1
+            if place == len(planned) or planned[place][0] != group:
+                return number, planned[place][0] if place < len(planned) else None, call
+            place += 1
+    left = next((members for members, new in planned[place:] if new), None)
+    return (len(made), left, None) if left else None
+
+
+def _listed(groups: list[list[int]]) -> str:
+    return ", ".join(shown(group) for group in groups[:_SHOWN]) + (", ..." if len(groups) > _SHOWN else "")
+
+
+def _who(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:_SHOWN])) + (f", ... ({len(ranks)} in all)" if len(ranks) > _SHOWN else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def _told(call: Call | None) -> str:
+    if call is None:
+        return "nothing"
+    if len(call) == 1:
+        return shown(list(call[0]))
+    return "a partition: " + shown([list(group) for group in call])
+
+
+def _plain(call: Call | None) -> list[Any] | None:
+    if call is None:
+        return None
+    return list(call[0]) if len(call) == 1 else [list(group) for group in call]

@@ -1,0 +1,100 @@
+"""What creating the groups of a plan costs: calls in the two ways there are, communicators, rough memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# NCCL keeps a buffer of NCCL_BUFFSIZE (4 MiB unless set) per channel and neighbour; a ring has two neighbours.  How
+# many channels there are is its own choice, between 2 on slow links and 32; 16 is a usual number inside a server.
+BUFFER = 4 << 20
+CHANNELS = 16
+_NEIGHBOURS = 2
+_MEMORY = CHANNELS * _NEIGHBOURS * BUFFER  # bytes of one communicator on one of its members, rough
+
+
+class FamilyCost:
+    """The cost of the groups over one set of axes.
+
+    `groups` of `size` members; `communicators` that are needed (0 for ranks alone) and how many of them are
+    `created`; creation calls of every rank `one_by_one`, of which it is `not_a_member`, and `by_partition`.
+    """
+
+    __slots__ = ("by_partition", "communicators", "created", "groups", "names", "not_a_member", "one_by_one", "size")
+
+    def __init__(self, names: tuple[str, ...], groups: int, size: int, created: int) -> None:
+        self.names = names
+        self.groups = groups
+        self.size = size
+        self.communicators = groups if size > 1 else 0
+        self.created = created
+        self.one_by_one = created
+        self.not_a_member = max(0, created - 1)
+        self.by_partition = 1 if created else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {name: getattr(self, name) for name in ("names", *(name for name in self.__slots__ if name != "names"))}
+
+
+class Cost:
+    """The cost of a plan, for every rank of `world_size`.
+
+    `one_by_one`: every rank calls for every group, member or not, as Megatron and Paddle do.  `by_partition`: every
+    rank makes one call per set of axes, for the group it is in.  The `partial` calls come on top of both.
+    `memberships` is the most communicators a rank is in, `memory` rough bytes on it.
+
+    >>> from rankatlas import Mesh
+    >>> from rankatlas.creation import CreationPlan
+    >>> cost = CreationPlan(Mesh(dp=32, tp=8), ["tp"]).cost()
+    >>> cost.one_by_one, cost.not_a_member, cost.by_partition, cost.communicators
+    (32, 31, 1, 32)
+    """
+
+    __slots__ = ("families", "memberships", "partial", "world_size")
+
+    def __init__(
+        self,
+        families: Sequence[tuple[tuple[str, ...], int, int, int]],
+        world_size: int,
+        partial: int,
+        partial_memberships: int,
+    ) -> None:
+        self.families = tuple(FamilyCost(*one) for one in families)
+        self.world_size = world_size
+        self.partial = partial
+        self.memberships = sum(one.by_partition for one in self.families) + partial_memberships
+
+    @property
+    def communicators(self) -> int:
+        """New communicators in the whole job."""
+        return sum(one.created for one in self.families) + self.partial
+
+    @property
+    def one_by_one(self) -> int:
+        """Calls of every rank when each group is created by all ranks."""
+        return sum(one.one_by_one for one in self.families) + self.partial
+
+    @property
+    def not_a_member(self) -> int:
+        """Of those calls, the ones for groups the rank is no member of, on the rank that is in the most."""
+        return self.one_by_one - self.memberships
+
+    @property
+    def by_partition(self) -> int:
+        """Calls of every rank when each makes the groups it is in."""
+        return sum(one.by_partition for one in self.families) + self.partial
+
+    @property
+    def memory(self) -> int:
+        """Rough bytes of buffers on one rank: 16 channels × 2 neighbours × 4 MiB for each communicator it is in."""
+        return self.memberships * _MEMORY
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        names = ("world_size", "communicators", "one_by_one", "not_a_member", "by_partition", "partial", "memberships")
+        facts = {name: getattr(self, name) for name in (*names, "memory")}
+        return {**facts, "families": [one.to_dict() for one in self.families]}

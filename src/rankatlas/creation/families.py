@@ -1,0 +1,187 @@
+"""One set of axes of a plan: its groups, the names they go by, and how they come to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rankatlas.core import Atlas, Group, Mesh
+from rankatlas.errors import InputError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    How = Literal["alone", "world", "own", "every"]
+
+_MOST_COMPARED = 1 << 22  # groups of charts that overlap in part, which are compared one by one
+
+
+class PlannedGroup:
+    """One distinct group of a plan: every name it goes by, its `index` under the first, its members.
+
+    `new` says whether a communicator must be created for it: not for one rank alone, nor for the whole world.
+    """
+
+    __slots__ = ("index", "names", "new", "ranks")
+
+    def __init__(self, names: tuple[str, ...], index: int, ranks: Sequence[int], new: bool) -> None:
+        self.names = names
+        self.index = index
+        self.ranks = ranks
+        self.new = new
+
+    def __repr__(self) -> str:
+        return f"PlannedGroup({self.names!r}, {self.index}, {self.ranks!r}, new={self.new})"
+
+
+class Family:
+    """All groups over one set of axes: `axes` as addresses, `names` (the first and its aliases), size and `count`.
+
+    `how` is how they are created: "alone" (groups of one rank, which talk to nobody), "world" (the communicator that is
+    there), "own" (each rank makes the group it is in, one call), "every" (every rank makes all of them in order:
+    members would name a group differently if they made it alone).
+
+    `repeats` are earlier families some of whose groups these are, which happens only where charts overlap in part.
+    """
+
+    __slots__ = ("axes", "groups", "how", "names", "new_count", "repeats")
+
+    def __init__(self, axes: tuple[str, ...], layout: Mesh | Atlas, earlier: tuple[Family, ...]) -> None:
+        self.axes = axes
+        self.groups = layout.groups(*axes)
+        self.names: tuple[str, ...] = (label(axes),)
+        self.repeats = tuple(family for family in earlier if self._overlaps_in_part(family))
+        self.new_count = self._count_new()
+        self.how = self._how(layout, earlier)
+
+    @property
+    def label(self) -> str:
+        """The first name, such as "dp+cp" or "expert.ep"."""
+        return self.names[0]
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh, or the chart, whose groups these are."""
+        return self.groups[0].mesh
+
+    @property
+    def ranks(self) -> range:
+        """The ranks that are in one of the groups, each in exactly one."""
+        mesh = self.mesh
+        return range(mesh.first_rank, mesh.first_rank + mesh.world_size)
+
+    @property
+    def size(self) -> int:
+        """Members of each group."""
+        return self.groups.size
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return len(self.groups)
+
+    @property
+    def created(self) -> int:
+        """How many of them are communicators that this family brings: none for ranks alone and for the world."""
+        return self.new_count if self.how in ("own", "every") else 0
+
+    def group_of(self, rank: int) -> Group | None:
+        """The group of `rank`, None where these axes have no place for it.  Cost: O(axes)."""
+        return self.mesh.group(*self.groups.axes, rank=rank) if rank in self.ranks else None
+
+    def is_repeat(self, group: Group) -> bool:
+        """Whether an earlier family has this very group.  Cost: O(axes × repeats)."""
+        return self.first_with(group) is not None
+
+    def first_with(self, group: Group) -> Family | None:
+        """The earlier family that has the same members as one of its groups, None mostly."""
+        for family in self.repeats:
+            other = family.group_of(group.ranks[0])
+            if other is not None and other.ranks == group.ranks:
+                return family
+        return None
+
+    def planned(self) -> Iterator[PlannedGroup]:
+        """The groups that no earlier family has, in order.  Cost: O(axes) each."""
+        new = self.how in ("own", "every")
+        for index, group in enumerate(self.groups):
+            if not self.repeats or not self.is_repeat(group):
+                yield PlannedGroup(self.names, index, group.ranks, new)
+
+    def same_as(self, other: Family) -> bool:
+        """Whether both have the same groups, over the same ranks.  Cost: O(axes)."""
+        if self.ranks != other.ranks or self.size != other.size:
+            return False
+        mine, theirs = self.group_of(self.ranks.start), other.group_of(self.ranks.start)
+        # Row-major meshes over the same ranks have the same groups where they have one of them in common.
+        return mine is not None and theirs is not None and mine.ranks == theirs.ranks
+
+    def _overlaps_in_part(self, other: Family) -> bool:
+        mine, theirs = self.ranks, other.ranks
+        return mine != theirs and self.size == other.size and mine.start < theirs.stop and theirs.start < mine.stop
+
+    def _count_new(self) -> int:
+        if not self.repeats:
+            return self.count
+        if self.count > _MOST_COMPARED:
+            raise InputError(
+                f"the charts of {self.label} and {self.repeats[0].label} overlap in part, and {self.count:,} groups are"
+                f" too many to compare one by one, {_MOST_COMPARED:,} the most; plan the charts apart"
+            )
+        return sum(1 for group in self.groups if not self.is_repeat(group))
+
+    def _how(self, layout: Mesh | Atlas, earlier: tuple[Family, ...]) -> How:
+        if self.size == 1:
+            return "alone"
+        if self.count == 1 and _is_everybody(self.ranks, layout):
+            return "world"
+        for family in earlier:
+            if family.created and not (_contains(family.ranks, self.ranks) or _apart(family.ranks, self.ranks)):
+                return "every"
+        return (
+            "own" if self.new_count == self.count and not any(self._uneven(family) for family in earlier) else "every"
+        )
+
+    def _uneven(self, family: Family) -> bool:
+        """Whether `family` gave some ranks of this one a group and others none."""
+        return 0 < family.created < family.count and not _apart(family.ranks, self.ranks)
+
+    def __repr__(self) -> str:
+        return f"Family({'='.join(self.names)}: {self.count:,} groups of {self.size:,}, {self.how})"
+
+
+def label(axes: tuple[str, ...]) -> str:
+    """The name of a set of axes: "dp+cp".
+
+    >>> label(("dp", "cp"))
+    'dp+cp'
+    """
+    return "+".join(axes)
+
+
+def addresses(layout: Mesh | Atlas, axes: tuple[str, ...]) -> tuple[str, ...]:
+    """`axes` in the order of the mesh; those of an atlas with their chart, where they are not shared.
+
+    Cost: O(axes).  Raises UnknownAxisError, DuplicateAxisError, AtlasError.
+
+    >>> addresses(Atlas(dense=Mesh(pp=2, tp=2), expert=Mesh(pp=2, ep=2), shared=("pp",)), ("ep", "pp"))
+    ('pp', 'expert.ep')
+    """
+    if isinstance(layout, Mesh):
+        return layout.groups(*axes).axes
+    mesh, names = layout.resolve(*axes)
+    chart = next(name for name, one in layout.charts.items() if one is mesh)
+    ordered = mesh.groups(*names).axes
+    return tuple(axis if axis in layout.shared else f"{chart}.{axis}" for axis in ordered)
+
+
+def _contains(outer: range, inner: range) -> bool:
+    return outer.start <= inner.start and inner.stop <= outer.stop
+
+
+def _apart(one: range, other: range) -> bool:
+    return one.stop <= other.start or other.stop <= one.start
+
+
+def _is_everybody(ranks: range, layout: Mesh | Atlas) -> bool:
+    return (ranks.start, len(ranks)) == (layout.first_rank, layout.world_size)
