@@ -26,7 +26,6 @@ class Data:
         self._text = torch.from_numpy(numpy.frombuffer(TEXT.read_bytes(), dtype=numpy.uint8).astype(numpy.int64))
         length, parts, sep = settings.sequence, place.size("cp"), place.size("sep")
         self.positions = [_joined(parts_of) for parts_of in sequence_slices(length, parts, split)]
-        self.split = split
         labels = _joined(label_slices(length, parts, split)[place.index("cp")]).chunk(sep)[place.index("sep")]
         self._tokens, self._labels = self.positions[place.index("cp")].chunk(sep)[place.index("sep")], labels
         self.here = self._tokens.chunk(place.size(place.tensor))[place.index(place.tensor)]
@@ -39,11 +38,10 @@ class Data:
             seed=settings.seed,
         )
 
-    def steps(self) -> Iterator[list[numpy.ndarray[Any, Any]]]:
-        """The sample numbers of this rank's micro-batches, one list per step, without end."""
-        while True:
+    def steps(self) -> Iterator[tuple[numpy.ndarray[Any, Any], ...]]:
+        """The sample numbers of this rank's micro-batches, one tuple per step, without end."""
+        while True:  # when an epoch ends, the sampler begins the next
             yield from self._sampler.steps()
-            self._sampler.set_epoch(self._sampler.epoch + 1)
 
     def batch(self, samples: numpy.ndarray[Any, Any]) -> tuple[Tensor, Tensor]:
         """Tokens and labels (samples, positions of this rank)."""

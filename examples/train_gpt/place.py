@@ -8,11 +8,13 @@ from rankatlas import Mesh
 from rankatlas.derived import stage_neighbours
 from train_gpt.settings import tensor_axis
 
+TIED = "first and last stage"
+
 
 class Place:
     """This rank of a mesh with the handles of its groups; over axes of size 1 there is nobody to talk to."""
 
-    def __init__(self, mesh: Mesh, rank: int, handles: Any) -> None:
+    def __init__(self, mesh: Mesh, rank: int, handles: Any = None) -> None:
         self.mesh = mesh
         self.rank = rank
         self.tensor = tensor_axis(mesh)
@@ -34,6 +36,11 @@ class Place:
     def handle(self, *axes: str) -> Any:
         """The communicator over `axes`, or None where this rank would be alone in it."""
         return self._handles[axes] if self.size(*axes) > 1 else None
+
+    @property
+    def tied(self) -> Any:
+        """The communicator of the first and the last stage, None where this rank is in neither or in both."""
+        return self._handles[TIED] if self.is_first_stage != self.is_last_stage else None
 
     @property
     def is_first_stage(self) -> bool:

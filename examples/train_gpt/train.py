@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,17 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rankatlas import Mesh
+from rankatlas.adapters.torch_groups import open_groups
+from rankatlas.creation import CreationPlan, first_and_last
 from rankatlas.seeding import SeedPlan
 from train_gpt.checkpoint import load, save
 from train_gpt.data import Data
 from train_gpt.masks import Masks
 from train_gpt.model import Stage, as_dtype
 from train_gpt.pipeline import Pipeline
-from train_gpt.place import Place
-from train_gpt.settings import SEQUENCE, Settings, check
-from train_gpt.standin import Handles
+from train_gpt.place import TIED, Place
+from train_gpt.settings import DATA, SEQUENCE, Settings, check
+from train_gpt.standin import DataShard
 from train_gpt.weights import Weight, my_weights
 from train_gpt.zero import Optimizer
 
@@ -39,15 +41,45 @@ class Run:
 
 @dataclass
 class Result:
-    """The losses of the steps from `first` on, and which samples each of them read."""
+    """The losses and gradient norms of the steps from `first` on, and the samples this rank read, by micro-batch."""
 
     run: Run
+    settings: Settings
     mesh: Mesh
     first: int
     losses: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
-    samples: list[list[int]] = field(default_factory=list)
+    samples: list[list[list[int]]] = field(default_factory=list)
     seconds: float = 0.0
+
+    def all_samples(self, rank: int) -> list[list[int]]:
+        """The samples of every step in the order of the whole batch, put together from all ranks.  All call it.
+
+        Raises RuntimeError where ranks that must agree have read different ones.
+        """
+        shard = DataShard(self.mesh, DATA)
+        read: list[list[list[list[int]]]] = [self.samples] * self.mesh.world_size
+        if self.mesh.world_size > 1:
+            dist.all_gather_object(read, self.samples)
+        if any(read[other] != self.samples for other in shard.agreement_group(rank)):
+            raise RuntimeError(f"rank {rank} has read other samples than the ranks with its data rank")
+        readers = [read[other] for other in sorted(shard.data_group(rank), key=shard.data_rank)]
+        return [
+            [sample for micro in zip(*shares) for share in micro for sample in share] for shares in zip(*readers)
+        ]
+
+    def told(self, samples: list[list[int]]) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            **asdict(self.run),
+            "settings": asdict(self.settings),
+            "mesh": str(self.mesh),
+            "first": self.first,
+            "losses": self.losses,
+            "norms": self.norms,
+            "samples": samples,
+            "seconds": self.seconds,
+        }
 
 
 def train(
@@ -55,22 +87,31 @@ def train(
 ) -> Result:
     """Make the groups of the layout, train, close them.  `tell` hears of every step."""
     micro_batch = check(settings, mesh, run.micro_batch)
-    probe = Place(mesh, rank, {})
-    axes = {weight.gradient_axes for weight in my_weights(settings, probe)}
-    rest = sorted({tuple(axis for axis in found if axis != "sharding") for found in axes})
-    wanted = [(probe.tensor,), ("cp",), ("sep",), ("pp",), ("sharding",), *rest]
-    tied = [(ranks[0], ranks[-1]) for ranks in mesh.groups("pp").ranges()] if mesh.size("pp") > 1 else []
-    with Handles(mesh, wanted, tied) as handles:
-        return _train(run, settings, Place(mesh, rank, handles), micro_batch, handles.get("tied"), tell)
+    if mesh.world_size == 1:
+        return _train(run, settings, Place(mesh, rank), micro_batch, tell)
+    with open_groups(creation_plan(settings, mesh, rank)) as handles:
+        return _train(run, settings, Place(mesh, rank, handles), micro_batch, tell)
+
+
+def creation_plan(settings: Settings, mesh: Mesh, rank: int) -> CreationPlan:
+    """The groups that training needs: along each axis, those of the gradients, and the stages that share a table."""
+    place = Place(mesh, rank)
+    gradients = {
+        tuple(axis for axis in weight.gradient_axes if axis != "sharding") for weight in my_weights(settings, place)
+    }
+    wanted = [(place.tensor,), ("cp",), ("sep",), ("pp",), ("sharding",), *sorted(gradients)]
+    return CreationPlan(
+        mesh, [axes for axes in wanted if place.size(*axes) > 1], partial={TIED: first_and_last(mesh, "pp")}
+    )
 
 
 def _train(
-    run: Run, settings: Settings, place: Place, micro_batch: int, tied: Any, tell: Callable[[int, float], None]
+    run: Run, settings: Settings, place: Place, micro_batch: int, tell: Callable[[int, float], None]
 ) -> Result:
     plan = SeedPlan(settings.seed, place.mesh)
     data = Data(settings, place, micro_batch, run.split)
     weights = my_weights(settings, place)
-    optimizer = Optimizer(place, weights, tied)
+    optimizer = Optimizer(place, weights)
     first = 0
     if run.resume:
         state = load(Path(run.resume), settings, optimizer)
@@ -85,7 +126,7 @@ def _train(
     positions = settings.sequence // place.size(*SEQUENCE, place.tensor)
     pipeline = Pipeline(stage, (micro_batch, positions, settings.hidden), as_dtype(settings.dtype))
     count = settings.batch * settings.sequence
-    result = Result(run, place.mesh, first)
+    result = Result(run, settings, place.mesh, first)
     began = time.perf_counter()
     for step, samples in zip(range(first, run.steps), data.steps()):
         masks.begin(step)
@@ -96,7 +137,7 @@ def _train(
         loss, norm = optimizer.step(step, settings.learning_rate, settings.clip, mine, model)
         result.losses.append(loss)
         result.norms.append(norm)
-        result.samples.append([int(sample) for micro in samples for sample in micro])
+        result.samples.append([micro.tolist() for micro in samples])
         tell(step, loss)
     result.seconds = time.perf_counter() - began
     if run.save:

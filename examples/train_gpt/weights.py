@@ -56,9 +56,14 @@ class Weight:
         return tuple(found)
 
     @property
+    def is_tied(self) -> bool:
+        """Whether the first and the last stage both have it: the table of the input is that of the output."""
+        return self.name == "embedding"
+
+    @property
     def is_tied_copy(self) -> bool:
-        """Whether another stage counts and keeps it: the last one has the table of the first once more."""
-        return self.name == "embedding" and not self._place.is_first_stage
+        """Whether another stage counts it and writes it."""
+        return self.is_tied and not self._place.is_first_stage
 
     @property
     def is_mine_to_write(self) -> bool:

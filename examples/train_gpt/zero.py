@@ -7,7 +7,6 @@ beside their copies in the model, in float64, as float32 is kept beside bfloat16
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -98,9 +97,8 @@ class Bucket:
 class Optimizer:
     """The buckets of this rank's weights."""
 
-    def __init__(self, place: Place, weights: list[Weight], tied: Any) -> None:
+    def __init__(self, place: Place, weights: list[Weight]) -> None:
         self._place = place
-        self._tied = tied  # the communicator of first and last stage, where the two hold one table
         groups: dict[tuple[str, ...], list[Weight]] = {}
         for weight in weights:
             groups.setdefault(weight.gradient_axes, []).append(weight)
@@ -128,11 +126,11 @@ class Optimizer:
 
         `loss` is what this rank adds to the loss.  It travels with the norm, in one message.
         """
-        if self._tied is not None:
+        if self._place.tied is not None:
             for bucket in self.buckets:
                 for weight, total in zip(bucket.weights, bucket.gradients):
-                    if weight.name == "embedding":
-                        dist.all_reduce(total, group=self._tied)
+                    if weight.is_tied:
+                        dist.all_reduce(total, group=self._place.tied)
         told = torch.tensor([loss, sum(bucket.reduce() for bucket in self.buckets)], dtype=torch.float64)
         if self._place.mesh.world_size > 1:
             dist.all_reduce(told)
