@@ -181,6 +181,20 @@ class BatchError(InputError):
     legal_data_sizes: list[int]
 
 
+class DataResumeError(InputError):
+    """A saved position in the data from which this job cannot go on.
+
+    Of a ShardedSampler's state: `state` is what was saved (None when it is no state), `changed` is key → (saved, own).
+    Of per-rank states of other loaders: `orphaned_states` are data ranks whose state nobody would load,
+    `missing_states` those that have none.
+    """
+
+    state: dict[str, object] | None
+    changed: dict[str, tuple[object, object]]
+    orphaned_states: list[int]
+    missing_states: list[int]
+
+
 class SequenceError(InputError):
     """A sequence that cannot be cut as asked.
 
