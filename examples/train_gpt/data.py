@@ -10,10 +10,10 @@ import numpy
 import torch
 from torch import Tensor
 
+from rankatlas.sampling import DataShard, ShardedSampler
 from rankatlas.sequence import label_slices, sequence_slices
 from train_gpt.place import Place
 from train_gpt.settings import DATA, Settings
-from train_gpt.standin import DataShard, ShardedSampler
 
 TEXT = Path(__file__).resolve().parent / "data" / "coriolanus.txt"
 STRIDE = 8  # bytes from one sample to the next
@@ -22,12 +22,18 @@ STRIDE = 8  # bytes from one sample to the next
 class Data:
     """The batches of this rank, step after step, through one epoch after another."""
 
-    def __init__(self, settings: Settings, place: Place, micro_batch: int, split: str) -> None:
+    def __init__(
+        self, settings: Settings, place: Place, micro_batch: int, split: str, mistake: str | None = None
+    ) -> None:
         self._text = torch.from_numpy(numpy.frombuffer(TEXT.read_bytes(), dtype=numpy.uint8).astype(numpy.int64))
         length, parts, sep = settings.sequence, place.size("cp"), place.size("sep")
         self.positions = [_joined(parts_of) for parts_of in sequence_slices(length, parts, split)]
-        labels = _joined(label_slices(length, parts, split)[place.index("cp")]).chunk(sep)[place.index("sep")]
-        self._tokens, self._labels = self.positions[place.index("cp")].chunk(sep)[place.index("sep")], labels
+        labels = _joined(label_slices(length, parts, split)[place.index("cp")])
+        self._tokens, self._labels = (
+            whole.chunk(sep)[place.index("sep")] for whole in (self.positions[place.index("cp")], labels)
+        )
+        if mistake == "labels":
+            self._labels = self._tokens.roll(-1)
         self.here = self._tokens.chunk(place.size(place.tensor))[place.index(place.tensor)]
         self._sampler = ShardedSampler(
             (len(self._text) - length - 1) // STRIDE + 1,

@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from rankatlas import Mesh
 from rankatlas.errors import InputError, RankatlasError
+from train_gpt.mistakes import MISTAKES
 from train_gpt.settings import Settings, check, mesh_of
 from train_gpt.train import Result, Run, train
 
@@ -37,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     add("--micro-batch", type=int, help="samples; by default as many as keep all stages busy")
     add("--split", choices=("contiguous", "balanced"), help="of the sequence along cp")
     add("--save", metavar="DIR", help="write a checkpoint when the steps are done")
+    add("--mistake", choices=MISTAKES, help="make one on purpose: the losses must not be the same any more")
     add("--resume", metavar="DIR", help="go on from a checkpoint, of whatever layout")
     for field in fields(Settings):
         kind = type(getattr(Settings, field.name))
@@ -88,9 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     torch.set_num_threads(1)  # the ranks share the processors
     try:
-        work = [
-            (run, mesh_of(run.layout, world), settings_of(asked, otherwise)) for run, otherwise in runs_of(asked)
-        ]
+        work = [(run, mesh_of(run.layout, world), settings_of(asked, otherwise)) for run, otherwise in runs_of(asked)]
         for run, mesh, settings in work:
             check(settings, mesh, run.micro_batch)
         if world > 1:

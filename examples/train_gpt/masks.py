@@ -18,7 +18,12 @@ class Masks:
     """
 
     def __init__(
-        self, settings: Settings, place: Place, plan: SeedPlan, micro_batch: int, positions: tuple[Tensor, Tensor] | None
+        self,
+        settings: Settings,
+        place: Place,
+        plan: SeedPlan,
+        micro_batch: int,
+        positions: tuple[Tensor, Tensor] | None,
     ) -> None:
         self.keep = 1 - settings.dropout
         self._place = place

@@ -23,7 +23,13 @@ class Stage:
     """
 
     def __init__(
-        self, settings: Settings, place: Place, weights: dict[str, Tensor], masks: Masks, positions: list[Tensor], here: Tensor
+        self,
+        settings: Settings,
+        place: Place,
+        weights: dict[str, Tensor],
+        masks: Masks,
+        positions: list[Tensor],
+        here: Tensor,
     ) -> None:
         self.settings = settings
         self.place = place

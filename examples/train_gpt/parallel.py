@@ -77,7 +77,7 @@ class _Exchange(Function):
 
 
 def exchange(tensor: Tensor, split: int, join: int, handle: Any) -> Tensor:
-    """All-to-all: what was whole along `split` becomes whole along `join` (Jacobs et al., "DeepSpeed Ulysses", 2023)."""
+    """All-to-all: what was whole along `split` becomes whole along `join` (Jacobs et al., DeepSpeed Ulysses, 2023)."""
     return tensor if handle is None else _Exchange.apply(tensor, split, join, handle)
 
 

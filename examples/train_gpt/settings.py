@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankatlas import Mesh, parse_mesh
+from rankatlas.batches import BatchPlan
 from rankatlas.errors import InputError
 
 DATA = ("dp", "sharding")  # ranks along these read different samples
@@ -74,16 +75,12 @@ def check(settings: Settings, mesh: Mesh, micro_batch: int | None = None) -> int
     _divides(mesh, "positions of a sequence", settings.sequence, (*SEQUENCE, tensor))
     _divides(mesh, "entries of the vocabulary", settings.vocabulary, (tensor,))
     _divides(mesh, "samples of a batch", settings.batch, DATA)
-    mine = settings.batch // (mesh.size("dp") * mesh.size("sharding"))
-    legal = [size for size in range(1, mine + 1) if mine % size == 0]
+    data = mesh.size("dp") * mesh.size("sharding")
+    mine = settings.batch // data
     if micro_batch is None:
-        return max((size for size in legal if mine // size >= mesh.size("pp")), default=1)
-    if micro_batch not in legal:
-        raise InputError(
-            f"micro-batches of {micro_batch} samples do not divide the {mine} samples per step of a rank of {mesh};"
-            f" legal are {', '.join(map(str, legal))}"
-        )
-    return micro_batch
+        sizes = (size for size in range(mine, 0, -1) if mine % size == 0)
+        micro_batch = next((size for size in sizes if mine // size >= mesh.size("pp")), 1)
+    return BatchPlan(settings.batch, micro_batch, data, along=" × ".join(DATA)).micro_batch
 
 
 def _divides(mesh: Mesh, what: str, count: int, axes: tuple[str, ...]) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from rankatlas import Mesh
 from rankatlas.adapters.torch_groups import open_groups
 from rankatlas.creation import CreationPlan, first_and_last
+from rankatlas.sampling import DataShard
 from rankatlas.seeding import SeedPlan
 from train_gpt.checkpoint import load, save
 from train_gpt.data import Data
@@ -22,7 +23,6 @@ from train_gpt.model import Stage, as_dtype
 from train_gpt.pipeline import Pipeline
 from train_gpt.place import TIED, Place
 from train_gpt.settings import DATA, SEQUENCE, Settings, check
-from train_gpt.standin import DataShard
 from train_gpt.weights import Weight, my_weights
 from train_gpt.zero import Optimizer
 
@@ -37,6 +37,7 @@ class Run:
     split: str = "contiguous"  # of the sequence, along cp
     save: str | None = None
     resume: str | None = None
+    mistake: str | None = None  # one of MISTAKES
 
 
 @dataclass
@@ -64,9 +65,7 @@ class Result:
         if any(read[other] != self.samples for other in shard.agreement_group(rank)):
             raise RuntimeError(f"rank {rank} has read other samples than the ranks with its data rank")
         readers = [read[other] for other in sorted(shard.data_group(rank), key=shard.data_rank)]
-        return [
-            [sample for micro in zip(*shares) for share in micro for sample in share] for shares in zip(*readers)
-        ]
+        return [[sample for micro in zip(*shares) for share in micro for sample in share] for shares in zip(*readers)]
 
     def told(self, samples: list[list[int]]) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -89,15 +88,16 @@ def train(
     micro_batch = check(settings, mesh, run.micro_batch)
     if mesh.world_size == 1:
         return _train(run, settings, Place(mesh, rank), micro_batch, tell)
-    with open_groups(creation_plan(settings, mesh, rank)) as handles:
+    with open_groups(creation_plan(run, settings, mesh, rank)) as handles:
         return _train(run, settings, Place(mesh, rank, handles), micro_batch, tell)
 
 
-def creation_plan(settings: Settings, mesh: Mesh, rank: int) -> CreationPlan:
+def creation_plan(run: Run, settings: Settings, mesh: Mesh, rank: int) -> CreationPlan:
     """The groups that training needs: along each axis, those of the gradients, and the stages that share a table."""
     place = Place(mesh, rank)
     gradients = {
-        tuple(axis for axis in weight.gradient_axes if axis != "sharding") for weight in my_weights(settings, place)
+        tuple(axis for axis in weight.gradient_axes if axis != "sharding")
+        for weight in my_weights(settings, place, run.mistake)
     }
     wanted = [(place.tensor,), ("cp",), ("sep",), ("pp",), ("sharding",), *sorted(gradients)]
     return CreationPlan(
@@ -105,12 +105,10 @@ def creation_plan(settings: Settings, mesh: Mesh, rank: int) -> CreationPlan:
     )
 
 
-def _train(
-    run: Run, settings: Settings, place: Place, micro_batch: int, tell: Callable[[int, float], None]
-) -> Result:
+def _train(run: Run, settings: Settings, place: Place, micro_batch: int, tell: Callable[[int, float], None]) -> Result:
     plan = SeedPlan(settings.seed, place.mesh)
-    data = Data(settings, place, micro_batch, run.split)
-    weights = my_weights(settings, place)
+    data = Data(settings, place, micro_batch, run.split, run.mistake)
+    weights = my_weights(settings, place, run.mistake)
     optimizer = Optimizer(place, weights)
     first = 0
     if run.resume:
@@ -121,7 +119,8 @@ def _train(
         _begin(optimizer, plan)
     model = _parameters(weights, optimizer, settings)
     picked = None if run.split == "contiguous" else (data.positions[place.index("cp")], data.here)
-    masks = Masks(settings, place, plan, micro_batch, picked)
+    own = place.rank if run.mistake == "masks" else 0
+    masks = Masks(settings, place, SeedPlan(settings.seed + own, place.mesh), micro_batch, picked)
     stage = Stage(settings, place, model, masks, data.positions, data.here)
     positions = settings.sequence // place.size(*SEQUENCE, place.tensor)
     pipeline = Pipeline(stage, (micro_batch, positions, settings.hidden), as_dtype(settings.dtype))

@@ -19,16 +19,23 @@ from train_gpt.settings import DATA, SEQUENCE, Settings
 
 
 class Weight:
-    """One weight as this rank sees it: `shape` is that of the whole, `spec` names the axis that splits each dimension."""
+    """One weight as this rank sees it: `shape` is that of the whole, `spec` says which axis splits each dimension."""
 
     def __init__(
-        self, place: Place, name: str, shape: tuple[int, ...], spec: tuple[str | None, ...], spread: float | None
+        self,
+        place: Place,
+        name: str,
+        shape: tuple[int, ...],
+        spec: tuple[str | None, ...],
+        spread: float | None,
+        mistake: str | None,
     ) -> None:
         self.name = name
         self.shape = shape
         self.spec = spec
         self.spread = spread  # of its first values; None: all ones
         self._place = place
+        self._mistake = mistake
         # Every stage has weights of its own, so along pp they are parts.
         self.split = ("pp", *(axis for axis in spec if axis))
         self.layout = TensorLayout(
@@ -37,12 +44,13 @@ class Weight:
 
     @property
     def gradient_axes(self) -> tuple[str, ...]:
-        """The axes over which the gradient is summed: those of the data, of the sequence, and tp if it is no part there.
+        """The axes over which the gradient is summed: those of the data and of the sequence.
 
-        Along tp, too, ranks hold other positions of the sequence.
+        A weight that is whole along tp has seen the positions of one rank only, so its gradient is summed there too.
         """
         place = self._place
-        also = () if place.tensor in self.split else (place.tensor,)
+        whole = place.tensor not in self.split and not (self._mistake == "norms" and self.name.endswith("norm"))
+        also = (place.tensor,) if whole else ()
         return self.layout.gradient_group(place.rank, data=(*DATA, *SEQUENCE), also=also).axes
 
     @property
@@ -85,16 +93,16 @@ def my_layers(settings: Settings, place: Place) -> range:
     return range(place.index("pp") * count, (place.index("pp") + 1) * count)
 
 
-def my_weights(settings: Settings, place: Place) -> list[Weight]:
+def my_weights(settings: Settings, place: Place, mistake: str | None = None) -> list[Weight]:
     """The weights of this rank's stage, in an order that is the same on all ranks of the stage."""
-    return [Weight(place, *entry) for entry in _table(settings, place)]
+    return [Weight(place, *entry, mistake) for entry in _table(settings, place)]
 
 
 def _table(
     settings: Settings, place: Place
 ) -> Iterator[tuple[str, tuple[int, ...], tuple[str | None, ...], float | None]]:
     hidden, heads, size, tensor = settings.hidden, settings.heads, settings.head_size, place.tensor
-    spread = 0.02 * (64 / hidden) ** 0.5 * 2
+    spread = 0.05
     narrow = spread / (2 * settings.layers) ** 0.5
     if place.is_first_stage or place.is_last_stage:
         yield "embedding", (settings.vocabulary, hidden), (tensor, None), spread

@@ -118,7 +118,7 @@ class Optimizer:
             for weight, total in zip(bucket.weights, bucket.gradients):
                 parameter = model[weight.name]
                 if parameter.grad is not None:
-                    total += parameter.grad
+                    total.add_(parameter.grad)
                     parameter.grad = None
 
     def step(self, step: int, rate: float, clip: float, loss: float, model: dict[str, Tensor]) -> tuple[float, float]:
