@@ -68,9 +68,16 @@ def load(folder: Path, settings: Settings, optimizer: Optimizer) -> dict[str, An
     """
     try:
         state: dict[str, Any] = json.loads((folder / "state.json").read_text())
-        if (state["format"], state["version"]) != (FORMAT, VERSION):
-            raise InputError(f"{folder} is a checkpoint of another program or version")
-        saved = state["settings"]
+        head, saved = (state["format"], state["version"]), dict(state["settings"])
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise _not_whole(folder, error) from None
+    if head != (FORMAT, VERSION):
+        raise InputError(f"{folder} is a checkpoint of another program or version, {head}; this one reads its own")
+    other = [name for name, value in asdict(settings).items() if saved.get(name) != value]
+    if other:
+        told = ", ".join(f"{name} {saved.get(name)} there, {getattr(settings, name)} here" for name in other)
+        raise InputError(f"{folder} was saved with other settings: {told}; resume with those it was saved with")
+    try:
         for bucket in optimizer.buckets:
             for kind in KINDS:
                 flat = bucket.empty()
@@ -78,15 +85,13 @@ def load(folder: Path, settings: Settings, optimizer: Optimizer) -> dict[str, An
                     whole = numpy.load(_path(folder, kind, weight), mmap_mode="r")
                     view.copy_(torch.from_numpy(whole[weight.slices].copy()))
                 bucket.keep(kind, flat)
-    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise InputError(
-            f"{folder} is no whole checkpoint: {error}; give a directory that --save has written"
-        ) from None
-    other = [name for name, value in asdict(settings).items() if saved.get(name) != value]
-    if other:
-        told = ", ".join(f"{name} {saved.get(name)} there, {getattr(settings, name)} here" for name in other)
-        raise InputError(f"{folder} was saved with other settings: {told}; resume with those it was saved with")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _not_whole(folder, error) from None
     return state
+
+
+def _not_whole(folder: Path, error: Exception) -> InputError:
+    return InputError(f"{folder} is no whole checkpoint: {error}; give a directory that --save has written")
 
 
 def _path(folder: Path, kind: str, weight: Weight) -> Path:

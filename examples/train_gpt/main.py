@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -87,29 +86,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run all of it; returns the exit code.  Layouts are checked before any process waits for another."""
     asked = parser().parse_args(arguments)
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    logging.basicConfig(format="%(message)s", stream=sys.stderr)
     torch.set_num_threads(1)  # the ranks share the processors
+    try:
+        return _run(asked, rank, world)
+    except KeyboardInterrupt:  # also one that came while gloo was waiting, which lets it through only afterwards
+        return INTERRUPTED
+
+
+def _run(asked: argparse.Namespace, rank: int, world: int) -> int:
     try:
         work = [(run, mesh_of(run.layout, world), settings_of(asked, otherwise)) for run, otherwise in runs_of(asked)]
         for run, mesh, settings in work:
-            check(settings, mesh, run.micro_batch)
+            check(settings, mesh, run.micro_batch, run.split)
         if world > 1:
             dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=SECONDS))
-        results = [_one(run, mesh, settings, rank, asked.every) for run, mesh, settings in work]
-        if asked.json:
-            _write(asked.json, results, rank)
+        told: list[dict[str, Any]] = []
+        for run, mesh, settings in work:
+            result = _one(run, mesh, settings, rank, asked.every)
+            told.append(result.told(result.all_samples(rank)))
+            if asked.json and rank == 0:  # after each, so that an interrupted launch has told of those before
+                _write(asked.json, told)
         if world > 1:
             dist.barrier()
             dist.destroy_process_group()
     except RankatlasError as error:
-        if rank == 0 or not isinstance(error, InputError):
+        if rank == 0 or not isinstance(error, InputError):  # what was asked is the same on every rank
             print(f"train_gpt.py: {error}", file=sys.stderr)
         return UNUSABLE
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except RuntimeError as error:
-        # What gloo says when a peer is gone; the rank that failed has told why itself.
-        print(f"train_gpt.py: rank {rank} stops: {str(error).splitlines()[0]}", file=sys.stderr)
+    except RuntimeError as error:  # what gloo says when a peer is gone; that one has told why itself, if it could
+        print(f"train_gpt.py: rank {rank} stops: {str(error).split('. ')[0]}", file=sys.stderr)
         return LOST
     return 0
 
@@ -126,8 +131,7 @@ def _one(run: Run, mesh: Mesh, settings: Settings, rank: int, every: int) -> Res
     return result
 
 
-def _write(path: Path, results: list[Result], rank: int) -> None:
-    """One file of all results.  The samples are those that all data ranks together have read, in their order."""
-    told = [result.told(result.all_samples(rank)) for result in results]
-    if rank == 0:
-        path.write_text(json.dumps(told, indent=1))
+def _write(path: Path, told: list[dict[str, Any]]) -> None:
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(told, indent=1))
+    part.replace(path)

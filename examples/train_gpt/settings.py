@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from rankatlas import Mesh, parse_mesh
 from rankatlas.batches import BatchPlan
-from rankatlas.errors import InputError
+from rankatlas.errors import InputError, shown
+from rankatlas.sequence import sequence_slices
 
 DATA = ("dp", "sharding")  # ranks along these read different samples
 SEQUENCE = ("cp", "sep")  # ranks along these hold different parts of each sample
+DTYPES = ("float32", "float64")
+BYTES = 256
 TENSOR = ("tp", "mp")  # two names of one axis
 
 
@@ -21,7 +24,7 @@ class Settings:
     hidden: int = 32
     heads: int = 8
     sequence: int = 32
-    vocabulary: int = 256  # bytes
+    vocabulary: int = BYTES
     batch: int = 12  # samples of a step, of all ranks together
     dropout: float = 0.1
     learning_rate: float = 1e-3
@@ -62,17 +65,27 @@ def tensor_axis(mesh: Mesh) -> str:
     return "mp" if "mp" in mesh.axes else "tp"
 
 
-def check(settings: Settings, mesh: Mesh, micro_batch: int | None = None) -> int:
+def check(settings: Settings, mesh: Mesh, micro_batch: int | None = None, split: str = "contiguous") -> int:
     """The number of samples in a micro-batch; refuses what this layout cannot share out evenly.
 
     Without a wish it is the largest that keeps every stage of the pipeline busy.
     """
     tensor = tensor_axis(mesh)
+    if settings.dtype not in DTYPES:
+        raise InputError(f"dtype is {' or '.join(DTYPES)}, not {shown(settings.dtype)}")
+    for name in ("layers", "hidden", "heads", "sequence", "vocabulary", "batch"):
+        if getattr(settings, name) < 1:
+            raise InputError(f"{name} is {getattr(settings, name)}; it must be 1 or more")
+    if settings.vocabulary < BYTES:
+        raise InputError(f"a vocabulary of {settings.vocabulary} does not hold the {BYTES} values of a byte")
+    if not 0 <= settings.dropout < 1:
+        raise InputError(f"dropout is a probability from 0 to below 1, not {settings.dropout}")
     if settings.hidden % settings.heads:
         raise InputError(f"hidden size {settings.hidden} is not divided by {settings.heads} heads")
     _divides(mesh, "layers", settings.layers, ("pp",))
     _divides(mesh, "attention heads", settings.heads, (tensor, "sep"))
     _divides(mesh, "positions of a sequence", settings.sequence, (*SEQUENCE, tensor))
+    sequence_slices(settings.sequence, mesh.size("cp"), split)
     _divides(mesh, "entries of the vocabulary", settings.vocabulary, (tensor,))
     _divides(mesh, "samples of a batch", settings.batch, DATA)
     data = mesh.size("dp") * mesh.size("sharding")

@@ -2,8 +2,8 @@
 
     python examples/train_gpt/table.py --folder /tmp/train
 
-A launch of torchrun trains under many layouts.  What a launch has told stays in the folder and is not asked again, so
-an interrupted table goes on where it was.  `--write` puts table and plot into docs/.
+A launch of torchrun trains under many layouts.  A run that is done stays in the folder and is not done again, so an
+interrupted table goes on where it was.  `--write` puts table and plot into docs/.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ LAYOUTS: dict[int, list[Run]] = {
     8: [
         {"layout": "pp=2 dp=2 tp=2"},
         {"layout": "tp=2 dp=2 pp=2"},
-        {"layout": "dp=2 tp=2 pp=2", "micro_batch": 1},
+        {"layout": "dp=2 tp=2 pp=2", "micro_batch": 2},
         {"layout": "sharding=2 dp=2 tp=2"},
         {"layout": "cp=2 sep=2 tp=2"},
         {"layout": "tp=2 cp=2 pp=2"},
@@ -51,7 +50,7 @@ LAYOUTS: dict[int, list[Run]] = {
         {"layout": "cp=4"},
         {"layout": "cp=4", "split": "balanced"},
         {"layout": "pp=2 sep=2"},
-        {"layout": "sep=2 pp=2", "micro_batch": 2},
+        {"layout": "sep=2 pp=2", "micro_batch": 4},
     ],
     6: [{"layout": "dp=3 tp=2"}, {"layout": "sharding=3 pp=2"}],
 }
@@ -65,30 +64,37 @@ WRONG: list[Run] = [
 
 def launches(folder: Path, dtype: str, steps: int) -> list[tuple[str, int, list[Run]]]:
     """(name, processes, runs) of every launch of one precision, in an order in which each finds its checkpoint."""
-    rest = [(f"{dtype}-{world}", world, runs) for world, runs in LAYOUTS.items()]
+    rest = [(f"{world}", world, runs) for world, runs in LAYOUTS.items()]
     chain = []
     for number, (world, layout) in enumerate(CHAIN):
         end = steps * (number + 1) // len(CHAIN)
         run: Run = {"layout": layout, "steps": end, "save": str(folder / f"{dtype}-checkpoint-{end}")}
         if number:
             run["resume"] = str(folder / f"{dtype}-checkpoint-{steps * number // len(CHAIN)}")
-        chain.append((f"{dtype}-chain-{number}", world, [run]))
-    return [(f"{dtype}-1", 1, [{"layout": "dp=1"}]), *rest, *chain, (f"{dtype}-wrong", 8, WRONG)]
+        chain.append((f"chain-{number}", world, [run]))
+    return [("alone", 1, [{"layout": "dp=1"}]), *rest, *chain, ("wrong", 8, WRONG)]
 
 
 def launched(folder: Path, name: str, world: int, runs: list[Run], dtype: str, steps: int) -> list[Run]:
-    """What a launch has told, from the folder if it has been there already."""
+    """What a launch has told; of runs that it has told already, the folder."""
     told = folder / f"{name}.json"
-    if not told.exists():
-        listed = folder / f"{name}.runs.json"
-        listed.write_text(json.dumps(runs))
-        script = [str(EXAMPLES / "train_gpt.py"), "--runs", str(listed), "--json", str(told)]
+    found: list[Run] = json.loads(told.read_text()) if told.exists() else []
+    left = runs[len(found) :]
+    if left:
+        listed, rest = folder / f"{name}.runs.json", folder / f"{name}.rest.json"
+        listed.write_text(json.dumps(left))
+        script = [str(EXAMPLES / "train_gpt.py"), "--runs", str(listed), "--json", str(rest)]
         script += ["--dtype", dtype, "--steps", str(steps), "--every", str(steps)]
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)] if world > 1 else []
         path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
         environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-        subprocess.run([sys.executable, *torchrun, *script], env=environment, check=True, timeout=SECONDS)
-    found: list[Run] = json.loads(told.read_text())
+        try:
+            subprocess.run([sys.executable, *torchrun, *script], env=environment, check=True, timeout=SECONDS)
+        finally:
+            if rest.exists():
+                found += json.loads(rest.read_text())
+                told.write_text(json.dumps(found, indent=1))
+                rest.unlink()
     return found
 
 
@@ -170,21 +176,27 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="table and plot into docs/, when all is done")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
+    told = {
+        (name, dtype): launched(
+            asked.folder,
+            f"{dtype}-{name}",
+            world,
+            runs,
+            dtype,
+            min(30, asked.steps) if name == "wrong" else asked.steps,
+        )
+        for both in zip(*(launches(asked.folder, dtype, asked.steps) for dtype in TOLERANCE))
+        for dtype, (name, world, runs) in zip(TOLERANCE, both)
+    }
     result: dict[str, Any] = {"steps": asked.steps}
     for dtype in TOLERANCE:
-        began = time.monotonic()
-        told = {
-            name: launched(asked.folder, name, world, runs, dtype, 30 if name.endswith("wrong") else asked.steps)
-            for name, world, runs in launches(asked.folder, dtype, asked.steps)
-        }
-        (reference,) = told.pop(f"{dtype}-1")
-        wrong = told.pop(f"{dtype}-wrong")
+        (reference,) = told["alone", dtype]
+        others = [runs for (name, of), runs in told.items() if of == dtype and name not in ("alone", "wrong")]
         result[dtype] = {
             "losses": reference["losses"],
-            "runs": [compared(run, reference) for runs in told.values() for run in runs],
-            "wrong": [compared(run, reference) for run in wrong],
+            "runs": [compared(run, reference) for runs in others for run in runs],
+            "wrong": [compared(run, reference) for run in told["wrong", dtype]],
         }
-        print(f"{dtype}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     table = markdown(result)
     print(table)
     (asked.folder / "result.json").write_text(json.dumps(result, indent=1))

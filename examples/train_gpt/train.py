@@ -85,7 +85,7 @@ def train(
     run: Run, mesh: Mesh, settings: Settings, rank: int, tell: Callable[[int, float], None] = lambda step, loss: None
 ) -> Result:
     """Make the groups of the layout, train, close them.  `tell` hears of every step."""
-    micro_batch = check(settings, mesh, run.micro_batch)
+    micro_batch = check(settings, mesh, run.micro_batch, run.split)
     if mesh.world_size == 1:
         return _train(run, settings, Place(mesh, rank), micro_batch, tell)
     with open_groups(creation_plan(run, settings, mesh, rank)) as handles:
