@@ -196,7 +196,18 @@ def test_the_loss_is_that_of_torch():
     assert torch.autograd.gradcheck(lambda logits: cross_entropy(logits, labels, 0, None), logits)
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '[{"steps": 3}]', '[{"layout": "dp=1", "stepz": 3}]'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[1]",
+        '[{"steps": 3}]',
+        '[{"layout": "dp=1", "stepz": 3}]',
+        '[{"layout": 3}]',
+        '[{"layout": "dp=1", "steps": true}]',
+        '[{"layout": "dp=1", "mistake": "all"}]',
+    ],
+)
 def test_a_file_of_runs_is_read_with_care(tmp_path, text):
     pytest.importorskip("torch")
     from train_gpt.main import parser, runs_of
@@ -211,3 +222,16 @@ def test_the_text_is_there_and_has_a_source():
     data = Path(HERE.parent, "examples", "train_gpt", "data")
     assert "Shakespeare" in (data / "README.md").read_text()
     assert os.path.getsize(data / "coriolanus.txt") > 10_000
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--layout", "tp=2"], ["--layout", "dp=0"], ["--heads", "0"], ["--resume", "nowhere"]]
+)
+def test_the_command_says_what_it_cannot_use(arguments, capsys, monkeypatch):
+    pytest.importorskip("torch")
+    from train_gpt.main import main
+
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert main([*arguments.split(), "--steps", "1"]) == 2
+    assert capsys.readouterr().err.startswith("train_gpt.py: ")

@@ -16,11 +16,13 @@ import torch
 import torch.distributed as dist
 
 from rankatlas import Mesh
-from rankatlas.errors import InputError, RankatlasError
+from rankatlas.errors import InputError, RankatlasError, shown
+from rankatlas.live.launch import Launch
 from train_gpt.mistakes import MISTAKES
 from train_gpt.settings import Settings, check, mesh_of
 from train_gpt.train import Result, Run, train
 
+RUN_TEXTS = ("layout", "split", "save", "resume", "mistake")
 UNUSABLE, LOST, INTERRUPTED = 2, 1, 130
 SECONDS = 120  # after which a rank gives up on one that says nothing
 
@@ -42,9 +44,15 @@ def parser() -> argparse.ArgumentParser:
     for field in fields(Settings):
         kind = type(getattr(Settings, field.name))
         add(f"--{field.name.replace('_', '-')}", type=kind, help=f"default {getattr(Settings, field.name)}")
-    add("--every", type=int, default=50, help="steps between the lines that are printed; default 50")
+    add("--every", type=_positive, default=50, help="steps between the lines that are printed; default 50")
     add("--json", type=Path, metavar="FILE", help="write losses, samples and times there")
     return made
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of steps from 1 on")
+    return int(text)
 
 
 def runs_of(asked: argparse.Namespace) -> list[tuple[Run, dict[str, Any]]]:
@@ -60,20 +68,31 @@ def runs_of(asked: argparse.Namespace) -> list[tuple[Run, dict[str, Any]]]:
             raise InputError(f"{asked.runs} cannot be read as JSON: {error}") from None
         if not isinstance(listed, list) or not all(isinstance(one, dict) and "layout" in one for one in listed):
             raise InputError(f'{asked.runs} must be a list of runs, such as [{{"layout": "pp=2 dp=2 tp=2"}}]')
-        given += listed
+        given += [{name: value for name, value in one.items() if value is not None} for one in listed]
     if not given:
         given = [{"layout": "dp=?"}]
-    settings = [field.name for field in fields(Settings)]
-    strange = [name for one in given for name in one if name not in (*known, *settings)]
-    if strange:
-        raise InputError(f"a run has no {', '.join(strange)}; it has {', '.join((*known, *settings))}")
+    kinds = dict.fromkeys(RUN_TEXTS, str) | {"steps": int, "micro_batch": int}
+    kinds |= {field.name: type(getattr(Settings, field.name)) for field in fields(Settings)}
+    for one in given:
+        _refuse_strange(one, kinds)
     return [
         (
             Run(**{**common, **{name: value for name, value in one.items() if name in known}}),
-            {name: value for name, value in one.items() if name in settings},
+            {name: value for name, value in one.items() if name not in known},
         )
         for one in given
     ]
+
+
+def _refuse_strange(one: dict[str, Any], kinds: dict[str, type]) -> None:
+    strange = [name for name in one if name not in kinds]
+    if strange:
+        raise InputError(f"a run has no {', '.join(strange)}; it has {', '.join(kinds)}")
+    for name, value in one.items():
+        if type(value) is not kinds[name] and (kinds[name], type(value)) != (float, int):
+            raise InputError(f"{name} of a run is of type {kinds[name].__name__}, not {shown(value)}")
+    if one.get("mistake") not in (None, *MISTAKES):
+        raise InputError(f"there is no mistake {shown(one['mistake'])}; there are {', '.join(MISTAKES)}")
 
 
 def settings_of(asked: argparse.Namespace, otherwise: dict[str, Any]) -> Settings:
@@ -82,19 +101,28 @@ def settings_of(asked: argparse.Namespace, otherwise: dict[str, Any]) -> Setting
     return Settings(**{**{name: value for name, value in given.items() if value is not None}, **otherwise})
 
 
+def launched() -> tuple[int, int]:
+    """Rank and world size as the launcher said; one process where none has said anything.  Raises LaunchError."""
+    if not any(name in os.environ for name in ("RANK", "WORLD_SIZE")):
+        return 0, 1
+    launch = Launch.detect()
+    return launch.rank, launch.world_size
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all of it; returns the exit code.  Layouts are checked before any process waits for another."""
     asked = parser().parse_args(arguments)
-    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     torch.set_num_threads(1)  # the ranks share the processors
     try:
-        return _run(asked, rank, world)
+        return _run(asked)
     except KeyboardInterrupt:  # also one that came while gloo was waiting, which lets it through only afterwards
         return INTERRUPTED
 
 
-def _run(asked: argparse.Namespace, rank: int, world: int) -> int:
+def _run(asked: argparse.Namespace) -> int:
+    rank = 0
     try:
+        rank, world = launched()
         work = [(run, mesh_of(run.layout, world), settings_of(asked, otherwise)) for run, otherwise in runs_of(asked)]
         for run, mesh, settings in work:
             check(settings, mesh, run.micro_batch, run.split)
@@ -112,6 +140,9 @@ def _run(asked: argparse.Namespace, rank: int, world: int) -> int:
     except RankatlasError as error:
         if rank == 0 or not isinstance(error, InputError):  # what was asked is the same on every rank
             print(f"train_gpt.py: {error}", file=sys.stderr)
+        return UNUSABLE
+    except OSError as error:
+        print(f"train_gpt.py: {error}", file=sys.stderr)
         return UNUSABLE
     except RuntimeError as error:  # what gloo says when a peer is gone; that one has told why itself, if it could
         print(f"train_gpt.py: rank {rank} stops: {str(error).split('. ')[0]}", file=sys.stderr)

@@ -104,6 +104,6 @@ def _divides(mesh: Mesh, what: str, count: int, axes: tuple[str, ...]) -> None:
         written = " * ".join(f"{axis}={mesh.size(axis)}" for axis in axes if mesh.size(axis) > 1)
         fitting = [size for size in range(1, count + 1) if count % size == 0]
         raise InputError(
-            f"{count} {what} cannot be shared out over {written} of {mesh}: {parts} parts do not divide them;"
+            f"{count} {what} cannot be shared out over {written}: {parts} parts do not divide them;"
             f" numbers of parts that do: {', '.join(map(str, fitting))}"
         )

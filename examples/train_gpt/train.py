@@ -14,6 +14,7 @@ from torch import Tensor
 from rankatlas import Mesh
 from rankatlas.adapters.torch_groups import open_groups
 from rankatlas.creation import CreationPlan, first_and_last
+from rankatlas.errors import InputError
 from rankatlas.sampling import DataShard
 from rankatlas.seeding import SeedPlan
 from train_gpt.checkpoint import load, save
@@ -115,6 +116,8 @@ def _train(run: Run, settings: Settings, place: Place, micro_batch: int, tell: C
         state = load(Path(run.resume), settings, optimizer)
         data.load_state_dict(state["data"])
         first = state["step"]
+        if first > run.steps:
+            raise InputError(f"{run.resume} stands at step {first}, beyond the {run.steps} that are asked for")
     else:
         _begin(optimizer, plan)
     model = _parameters(weights, optimizer, settings)
