@@ -19,7 +19,7 @@ WORLD = 4
 SECONDS = 60  # a process that takes longer is stopped, and the test shows what all of them wrote
 
 
-def run_all(commands, environments, folder):
+def run_all(commands, environments, folder, seconds=SECONDS):
     """Start every process, wait for all of them, and return what each printed last, as JSON."""
     processes = []
     files = [folder / f"stderr{rank}" for rank in range(len(commands))]
@@ -33,9 +33,9 @@ def run_all(commands, environments, folder):
         said = []
         for rank, process in enumerate(processes):
             try:
-                printed, _ = process.communicate(timeout=SECONDS)
+                printed, _ = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
-                pytest.fail(f"rank {rank} said nothing for {SECONDS} s\n{told(files)}")
+                pytest.fail(f"rank {rank} said nothing for {seconds} s\n{told(files)}")
             assert process.returncode == 0, f"rank {rank} ended with {process.returncode}\n{told(files)}"
             said.append(json.loads(printed.splitlines()[-1]))
         return said

@@ -379,6 +379,12 @@ class RankSilent(JobError, TimeoutError):
     ranks: list[int]
 
 
+class AuditError(JobError):
+    """Tensors, batches or random states that are not what their layout says.  `findings` are plain dicts."""
+
+    findings: list[dict[str, object]]
+
+
 class GroupMismatch(JobError):
     """Groups of a running job that are not those of the layout it should have.
 

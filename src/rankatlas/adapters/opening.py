@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Protocol
@@ -67,7 +67,7 @@ class Handles:
         self.agreement = agreement
         self.calls = 0
         self.how = "own"
-        self._of: dict[str, list[tuple[tuple[int, ...], Any]]] = {}
+        self._of: dict[str, list[tuple[Sequence[int], Any]]] = {}
         self._made: list[tuple[MakesGroups, Any]] = []
 
     def __getitem__(self, name: str | tuple[str, ...]) -> Any:
@@ -97,7 +97,7 @@ class Handles:
         """
         return [communicator for _, communicator in self._of[self._name(name)]]
 
-    def ranks(self, name: str | tuple[str, ...]) -> list[tuple[int, ...]]:
+    def ranks(self, name: str | tuple[str, ...]) -> list[Sequence[int]]:
         """The members of each of these communicators, ascending."""
         return [ranks for ranks, _ in self._of[self._name(name)]]
 
@@ -158,7 +158,7 @@ def open_plan(engine: MakesGroups, plan: CreationPlan, wait: float) -> Handles:
         )
     agreement = import_module(_AGREEMENT).agree(
         plan.layout,
-        extra={"plan": plan.fingerprint(), **engine.said()},
+        extra={"axes": list(map(label, plan.axes)), "plan": plan.fingerprint(), **engine.said()},
         timeout=wait,
         engine=engine.name,
     )
@@ -186,7 +186,8 @@ def _make_all(engine: MakesGroups, handles: Handles) -> None:
     own = engine.alike()
     handles.how = "own" if own else "every"
     handles._of.update({name: [] for name in plan.names})
-    made: dict[tuple[int, ...], Any] = {tuple(range(engine.world_size)): engine.world()}
+    made: dict[tuple[int, ...], Any] = {}
+    everybody = (plan.layout.first_rank, plan.layout.world_size)
     if plan.has_ranks_alone:  # on every rank, also where a rank is in no such group: all make equally many calls
         handles.calls += 1
         handles._made.append((engine, engine.alone()))
@@ -196,14 +197,16 @@ def _make_all(engine: MakesGroups, handles: Handles) -> None:
         if family.created:
             _make_family(engine, handles, family, group, made, own)
         if group is not None:
-            members = tuple(group.ranks)
+            communicator = engine.world() if family.how == "world" else made[tuple(group.ranks)]
             for name in family.names:
-                handles._of[name].append((members, made[members]))
+                handles._of[name].append((group.ranks, communicator))
     for one in plan.partial_groups():
         if one.new:
             _made(engine, handles, made, one.ranks, engine.make(list(one.ranks), _described(one), one.names[0]))
     for partial in plan.partial:
-        handles._of[partial.name] += [(members, made[members]) for members in partial.of(rank)]
+        for ranks in partial.of(rank):
+            communicator = engine.world() if (ranks[0], len(ranks)) == everybody else made[ranks]
+            handles._of[partial.name].append((ranks, communicator))
 
 
 def _make_family(

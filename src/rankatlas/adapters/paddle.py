@@ -1,4 +1,4 @@
-"""Paddle: the default generators of the current device, on CPU the only one."""
+"""Paddle: the default generators of the current device, on CPU the only one; groups from a plan."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from typing import Any
 
 import paddle
 
+from rankatlas.adapters.paddle_groups import hybrid_configs, open_groups, to_process_mesh
 from rankatlas.errors import RandomStateError
+
+__all__ = [
+    "RandomState",
+    "generator",
+    "hybrid_configs",
+    "live_group",
+    "open_groups",
+    "to_process_mesh",
+    "world_size",
+]
 
 
 class RandomState:

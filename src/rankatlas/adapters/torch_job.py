@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.distributed import distributed_c10d
 from rankatlas.errors import JobError
 
 _SHORTEST = 0.001  # seconds
+_OWN_INDEX = re.compile(r" group \d+$")  # of a group made from a plan, whose kind is what is before it
 
 
 class TorchStore:
@@ -79,7 +81,7 @@ class TorchJob:
             registry = distributed_c10d._world.pg_group_ranks
             found = [
                 {
-                    "description": str(group.group_desc),
+                    "description": _OWN_INDEX.sub("", str(group.group_desc)),
                     "ranks": list(dist.get_process_group_ranks(group)),
                     "number": _number(group.group_name),
                 }

@@ -41,14 +41,19 @@ class Family:
     there), "own" (each rank makes the group it is in, one call), "every" (every rank makes all of them in order:
     members would name a group differently if they made it alone).
 
+    `mesh` is the mesh, or the chart, whose groups these are, `ranks` those that are in one, each in exactly one.
     `repeats` are earlier families some of whose groups these are, which happens only where charts overlap in part.
     """
 
-    __slots__ = ("axes", "groups", "how", "names", "new_count", "repeats")
+    __slots__ = ("axes", "count", "groups", "how", "mesh", "names", "new_count", "ranks", "repeats", "size")
 
     def __init__(self, axes: tuple[str, ...], layout: Mesh | Atlas, earlier: tuple[Family, ...]) -> None:
         self.axes = axes
         self.groups = layout.groups(*axes)
+        self.mesh = mesh = self.groups[0].mesh
+        self.ranks = range(mesh.first_rank, mesh.first_rank + mesh.world_size)
+        self.size = self.groups.size
+        self.count = len(self.groups)
         self.names: tuple[str, ...] = (label(axes),)
         self.repeats = tuple(family for family in earlier if self._overlaps_in_part(family))
         self.new_count = self._count_new()
@@ -58,27 +63,6 @@ class Family:
     def label(self) -> str:
         """The first name, such as "dp+cp" or "expert.ep"."""
         return self.names[0]
-
-    @property
-    def mesh(self) -> Mesh:
-        """The mesh, or the chart, whose groups these are."""
-        return self.groups[0].mesh
-
-    @property
-    def ranks(self) -> range:
-        """The ranks that are in one of the groups, each in exactly one."""
-        mesh = self.mesh
-        return range(mesh.first_rank, mesh.first_rank + mesh.world_size)
-
-    @property
-    def size(self) -> int:
-        """Members of each group."""
-        return self.groups.size
-
-    @property
-    def count(self) -> int:
-        """How many groups there are."""
-        return len(self.groups)
 
     @property
     def created(self) -> int:

@@ -61,10 +61,11 @@ def partial_sets(given: object) -> tuple[PartialSet, ...]:
     (PartialSet('embedding', 1 groups), PartialSet('partial 1', 2 groups))
     """
     if isinstance(given, Mapping):
-        given = list(given.items())
+        sets = [PartialSet(name, groups) for name, groups in given.items()]
+    else:
+        sets = [PartialSet(*_named(one, place)) for place, one in enumerate(in_order(given, "partial"))]
     found: list[PartialSet] = []
-    for place, one in enumerate(in_order(given, "partial")):
-        made = one if isinstance(one, PartialSet) else PartialSet(*_named(one, place))
+    for made in sets:
         if made.name in [other.name for other in found]:
             raise InputError(f"two partial sets are named {shown(made.name)}; names tell them apart")
         found.append(made)

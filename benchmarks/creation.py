@@ -1,0 +1,133 @@
+"""What creating groups costs under torch's fake backend, per rank and without any handshake, in the same run.
+
+    python benchmarks/creation.py [--world 16384] [--turns 5] [--json FILE] [--markdown FILE]
+
+Four ways make the same groups: `open_groups`, torch's own `init_device_mesh`, a loop over all groups on every rank as
+Megatron-LM and Paddle have it, and a bare `new_group` per set of axes for the rank's own group, which is the least
+there is to do.  Each turn is a process group of its own; the fastest turn counts, and ratios are of those.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from rankatlas import Mesh
+from rankatlas.adapters.torch import open_groups
+from rankatlas.creation import CreationPlan
+
+RANK = 4321  # any rank does the same work
+LEAST = {"the loop over all groups": 50.0, "init_device_mesh": 1.0}  # times our own, at least
+
+
+def ours(mesh: Mesh) -> Callable[[], Any]:
+    return lambda: open_groups(CreationPlan(mesh, mesh.axes))
+
+
+def torchs(mesh: Mesh) -> Callable[[], Any]:
+    return lambda: init_device_mesh("cpu", mesh.sizes, mesh_dim_names=mesh.axes)
+
+
+def loop(mesh: Mesh) -> Callable[[], Any]:
+    def work() -> None:
+        for axis in mesh.axes:
+            for ranks in mesh.groups(axis).ranges():
+                dist.new_group(list(ranks), group_desc=axis)
+
+    return work
+
+
+def bare(mesh: Mesh) -> Callable[[], Any]:
+    def work() -> None:
+        for axis in mesh.axes:
+            dist.new_group(list(mesh.group(axis, rank=RANK)), use_local_synchronization=True, group_desc=axis)
+
+    return work
+
+
+WAYS = {
+    "open_groups": ours,
+    "init_device_mesh": torchs,
+    "the loop over all groups": loop,
+    "a bare new_group per axis": bare,
+}
+
+
+def seconds(mesh: Mesh, way: Callable[[Mesh], Callable[[], Any]]) -> float:
+    """One turn in a fresh job of one process that stands for all."""
+    dist.init_process_group("fake", store=FakeStore(), rank=RANK, world_size=mesh.world_size)
+    try:
+        work = way(mesh)
+        started = time.perf_counter()
+        work()
+        return time.perf_counter() - started
+    finally:
+        dist.destroy_process_group()
+
+
+def measure(mesh: Mesh, turns: int) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for turn in range(turns + 1):
+        for name, way in WAYS.items():
+            taken = seconds(mesh, way)
+            if turn:  # the first turn warms what is loaded late
+                found[name] = min(found.get(name, taken), taken)
+    return found
+
+
+def rows(results: dict[str, Any]) -> str:
+    """The numbers as Markdown."""
+    mesh, found = results["layout"], results["seconds"]
+    lines = [
+        f"Groups of `{mesh}` ({results['world']:,} ranks) on one rank, torch {results['torch']}, fake backend:",
+        "",
+        "| way | time | times ours | at least |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, taken in found.items():
+        least = f"{LEAST[name]:g}" if name in LEAST else ""
+        lines.append(f"| {name} | {taken * 1000:,.2f} ms | {taken / found['open_groups']:,.1f} | {least} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--world", type=int, default=16384, help="ranks, a multiple of 256")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    mesh = Mesh(pp=8, dp=asked.world // 256, cp=4, tp=8)
+    results = {
+        "torch": torch.__version__,
+        "processors": os.cpu_count(),
+        "layout": str(mesh),
+        "world": mesh.world_size,
+        "seconds": measure(mesh, asked.turns),
+    }
+    if asked.json:
+        asked.json.write_text(json.dumps(results, indent=1) + "\n")
+    if asked.markdown:
+        asked.markdown.write_text(rows(results))
+    print(rows(results), end="")
+    ours_ = results["seconds"]["open_groups"]
+    slow = [name for name, least in LEAST.items() if results["seconds"][name] < least * ours_]
+    if slow:
+        print(f"below what is asked: {', '.join(slow)}", file=sys.stderr)
+    return int(bool(slow))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

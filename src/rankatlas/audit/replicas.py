@@ -1,0 +1,184 @@
+"""Tensors held against their layouts: copies that must be equal, shards that must differ."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rankatlas.audit.compare import Groups, Thing, along, differing, equal_shards, exchange, measure
+from rankatlas.audit.engine import ReadsTensors, checksum, current
+from rankatlas.audit.report import AuditReport, Finding
+from rankatlas.errors import HandleError, InputError, JobError, shown
+from rankatlas.tensors import TensorLayout
+
+_Tensors = Mapping[str, Any] | Iterable[tuple[str, Any]]
+_Layouts = TensorLayout | Mapping[str, TensorLayout]
+
+
+def audit_replicas(
+    named_tensors: _Tensors, layouts: _Layouts, handles: Any = None, *, engine: str | None = None
+) -> AuditReport:
+    """Whether every copy equals its replicas, and every shard differs from the others; each rank calls this.
+
+    `named_tensors` is `model.named_parameters()`, or name → tensor; `layouts` a TensorLayout for all of them, or name →
+    TensorLayout.  `handles` are the groups opened from a plan: copies are compared over the replicated axes, shards
+    over the sharded ones where the plan has a group for them (a note says where not).  Without handles all ranks
+    exchange with all, which is right for small jobs.  Ranks may hold different tensors, as stages do.  Shards that are
+    equal by nature, such as zeros, are found, too: leave them out, or audit after the first step.
+
+    Cost: O(bytes) on this rank, read once; one all-gather of three numbers per group, and one of three per tensor where
+    copies differ or there are shards.  Of the first 8 tensors that differ in a group the largest difference of two
+    elements is measured.
+
+    Raises JobError (no job), InputError (a tensor without a layout, or a layout of other ranks), HandleError (handles
+    without the group of the copies).
+
+        report = audit_replicas(model.named_parameters(), layouts, handles)
+        logger.info(report.line)
+        report.raise_if_bad()
+    """
+    started = time.monotonic()
+    reader = current(engine)
+    tensors = tensors_given(named_tensors, reader)
+    meant = layouts_given(layouts, tensors, reader)
+    things = [thing_of(reader, name, meant[name], tensor) for name, tensor in tensors.items()]
+    findings, notes = compare(reader, things, handles)
+    return AuditReport(
+        "replicas",
+        findings,
+        checked=len(tensors),
+        bytes=sum(size_of(reader, tensor) for tensor in tensors.values()),
+        seconds=time.monotonic() - started,
+        notes=notes,
+    )
+
+
+def tensors_given(given: Any, reader: ReadsTensors) -> dict[str, Any]:
+    """Name → tensor.  Raises InputError."""
+    pairs = list(given.items()) if isinstance(given, Mapping) else list(_pairs(given))
+    found: dict[str, Any] = {}
+    for name, tensor in pairs:
+        if not isinstance(name, str) or not reader.is_tensor(tensor):
+            raise InputError(f"named tensors are names → tensors; got {shown(name)} → {type(tensor).__name__}")
+        if name in found:
+            raise InputError(f"two tensors are named {shown(name)}")
+        found[name] = tensor
+    return found
+
+
+def _pairs(given: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise InputError(f"named tensors are name → tensor, such as model.named_parameters(), not {shown(given)}")
+    for pair in given:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise InputError(f"named tensors are (name, tensor) pairs; got a {type(pair).__name__}")
+        yield pair
+
+
+def layouts_given(layouts: Any, names: Iterable[str], reader: ReadsTensors) -> dict[str, TensorLayout]:
+    """Name → layout of each.  Raises InputError where one is missing, or is of other ranks than the job."""
+    found: dict[str, TensorLayout] = {}
+    for name in names:
+        layout = layouts.get(name) if isinstance(layouts, Mapping) else layouts
+        if not isinstance(layout, TensorLayout):
+            raise InputError(f"no TensorLayout for {shown(name)}; give one for every name, or one for all of them")
+        found[name] = layout
+        mesh = layout.mesh
+        if (mesh.first_rank, mesh.world_size) != (0, reader.world_size):
+            raise JobError(
+                f"the layout of {shown(name)} is of {mesh}, and the job has {reader.world_size} ranks, from 0"
+            )
+    return found
+
+
+def compare(reader: ReadsTensors, things: list[Thing], handles: Any) -> tuple[list[Finding], list[str]]:
+    """Findings and notes about things with layouts: over the groups of `handles`, or over all ranks at once."""
+    return _over_the_world(reader, things) if handles is None else _over_groups(reader, things, handles)
+
+
+def _over_the_world(reader: ReadsTensors, things: list[Thing]) -> tuple[list[Finding], list[str]]:
+    """One exchange of all ranks; each finds what is wrong anywhere with the things it knows."""
+    copied = [thing for thing in things if along(thing.layout, thing.layout.replicated)]
+    everybody = list(range(reader.world_size))
+    # Those that are copied along some axes may be cut along others: everybody's are needed.
+    said = exchange(reader, reader.world(), [], things)
+    if said is None:
+        return [], []
+    held = dict(zip(everybody, said))
+
+    def groups(axes_of: Any) -> Any:
+        return lambda layout: map(list, layout.mesh.groups(*along(layout, axes_of(layout))).ranges())
+
+    found = differing(copied, held, groups(lambda layout: layout.replicated))
+    measure(reader, reader.world(), everybody, held, found)
+    cut = [thing for thing in things if along(thing.layout, thing.layout.sharded)]
+    return [one for _, one in found] + equal_shards(cut, held, groups(lambda layout: layout.sharded)), []
+
+
+def _over_groups(reader: ReadsTensors, things: list[Thing], handles: Any) -> tuple[list[Finding], list[str]]:
+    """One exchange over every group this rank is in, in the order of the plan, whether it has things for it or not.
+
+    So ranks that hold different things, such as stages of a pipeline, still send the same messages.
+    """
+    findings: list[Finding] = []
+    notes: dict[str, None] = {}
+    copied: dict[str, list[Thing]] = {}
+    cut: dict[str, list[Thing]] = {}
+    for thing in things:
+        for axes, place in ((thing.layout.replicated, copied), (thing.layout.sharded, cut)):
+            ordered = along(thing.layout, axes)
+            family = _family(handles, thing.layout, ordered, reader.rank) if ordered else None
+            if family is not None:
+                place.setdefault(family, []).append(thing)
+            elif ordered and place is copied:
+                raise HandleError(
+                    f"copies of {shown(thing.name)} along {'+'.join(ordered)} need a group to be compared over; the"
+                    f" handles have {', '.join(handles)}.  Add it to the plan, or leave handles out",
+                    name=ordered,
+                    known=tuple(handles),
+                )
+            elif ordered:
+                notes[f"shards along {'+'.join(ordered)} were not compared: the handles have no group for them"] = None
+    for family in handles.plan.families:
+        group = family.group_of(reader.rank)
+        if family.size == 1 or group is None:
+            continue
+        ranks, name = list(group.ranks), family.label
+        communicator = handles[name]
+        equal, different = copied.get(name, []), cut.get(name, [])
+        said = exchange(reader, communicator, equal, different)
+        if said is None:
+            continue
+        held = dict(zip(ranks, said))
+        found = differing(equal, held, _one_group(ranks))
+        measure(reader, communicator, ranks, held, found)
+        findings += [one for _, one in found]
+        findings += equal_shards(different, held, _one_group(ranks))
+    return findings, list(notes)
+
+
+def _one_group(ranks: list[int]) -> Groups:
+    """These ranks, whatever the layout: they are the group that has exchanged."""
+    return lambda layout: [ranks]
+
+
+def _family(handles: Any, layout: TensorLayout, axes: tuple[str, ...], rank: int) -> str | None:
+    """The name of the family whose group of `rank` has the same members, whatever its axes are called there."""
+    ranks = layout.mesh.group(*axes, rank=rank).ranks
+    for family in handles.plan.families:
+        group = family.group_of(rank)
+        if group is not None and family.size == len(ranks) and group.ranks == ranks:
+            return str(family.label)
+    return None
+
+
+def thing_of(reader: ReadsTensors, name: str, layout: TensorLayout, tensor: Any) -> Thing:
+    """A tensor with its checksums.  Cost: O(bytes)."""
+    dtype, shape, content = reader.raw(tensor)
+    return Thing(name, layout, checksum(dtype, shape, b""), checksum(dtype, shape, content), tensor)
+
+
+def size_of(reader: ReadsTensors, tensor: Any) -> int:
+    """Its bytes."""
+    return len(reader.raw(tensor)[2])

@@ -1,0 +1,115 @@
+"""What an audit found: data, one line for a log, and an error for who wants to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rankatlas.errors import AuditError, shown
+
+_SHOWN = 8
+
+
+class Finding:
+    """One thing that is wrong.
+
+    `kind` is "copies differ" (equal ones were due), "shards equal" (different ones were due), "shapes differ" (dtype or
+    shape), "missing" (a copy that some ranks lack) or "streams equal" (two streams at one place); `name` says of what,
+    `axes` along which, `ranks` are the group.
+    `odd_ranks` are those that are not like the most of it (of equally many, like its lowest rank); of equal shards, all
+    that share a value.  `amount` is the largest difference of two elements, None where none was measured.
+    """
+
+    __slots__ = ("amount", "axes", "kind", "name", "odd_ranks", "ranks")
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        axes: tuple[str, ...],
+        ranks: list[int],
+        odd_ranks: list[int],
+        amount: float | None = None,
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.axes = axes
+        self.ranks = ranks
+        self.odd_ranks = odd_ranks
+        self.amount = amount
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {name: getattr(self, name) for name in ("kind", "name", "axes", "ranks", "odd_ranks", "amount")}
+
+    def __str__(self) -> str:
+        along = f" along {'+'.join(self.axes)}" if self.axes else ""
+        by = "" if self.amount is None else f" by up to {self.amount:.3g}"
+        return f"{self.name}: {self.kind}{along}{by} on {_ranks(self.odd_ranks)} of {shown(self.ranks)}"
+
+    def __repr__(self) -> str:
+        return f"Finding({str(self)!r})"
+
+
+class AuditReport:
+    """The outcome of an audit on this rank, about the groups it is in.
+
+    `what` was audited, `findings` is what is wrong, `checked` how many things were compared, `bytes` how many of this
+    rank's were read, `seconds` how long it took, `notes` what could not be compared and why.
+
+    >>> report = AuditReport("replicas", [], checked=12, bytes=48_000, seconds=0.01)
+    >>> report.ok, report.line
+    (True, 'replicas: 12 compared, all as they should be (48,000 bytes, 0.010 s)')
+    """
+
+    __slots__ = ("bytes", "checked", "findings", "notes", "seconds", "what")
+
+    def __init__(
+        self,
+        what: str,
+        findings: Iterable[Finding],
+        *,
+        checked: int,
+        bytes: int,
+        seconds: float,
+        notes: Iterable[str] = (),
+    ) -> None:
+        self.what = what
+        self.findings = tuple(findings)
+        self.checked = checked
+        self.bytes = bytes
+        self.seconds = seconds
+        self.notes = tuple(notes)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    @property
+    def line(self) -> str:
+        """One line for a log."""
+        cost = f"({self.bytes:,} bytes, {self.seconds:.3f} s)"
+        if self.ok:
+            return f"{self.what}: {self.checked:,} compared, all as they should be {cost}"
+        told = "; ".join(map(str, self.findings[:_SHOWN]))
+        more = f"; {len(self.findings) - _SHOWN} more" if len(self.findings) > _SHOWN else ""
+        return f"{self.what}: {len(self.findings):,} of {self.checked:,} are wrong {cost}: {told}{more}"
+
+    def raise_if_bad(self) -> None:
+        """Nothing where all is well.  Raises AuditError on the ranks of a group in which something is wrong."""
+        if self.findings:
+            raise AuditError(self.line, findings=[finding.to_dict() for finding in self.findings])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        facts = {name: getattr(self, name) for name in ("what", "ok", "checked", "bytes", "seconds")}
+        return {**facts, "findings": [one.to_dict() for one in self.findings], "notes": list(self.notes)}
+
+    def __repr__(self) -> str:
+        return f"AuditReport({self.line!r})"
+
+
+def _ranks(ranks: list[int]) -> str:
+    told = ", ".join(map(str, ranks[:_SHOWN])) + (", ..." if len(ranks) > _SHOWN else "")
+    return f"rank {told}" if len(ranks) == 1 else f"ranks {told}"
