@@ -287,7 +287,7 @@ def random_states(engine):
     return said
 
 
-PARTS = [audits,random_states]
+PARTS = [audits, random_states]
 
 
 def rank_of_a_job(rank):

@@ -127,7 +127,9 @@ def test_an_audit_stops_who_asks_for_it(job):
         message, count = said["raised"]
         assert count == 1
         odd = ", ".join(map(str, range(1, world)))
-        assert f"scale: copies differ along {'+'.join(MESHES[world].axes)} by up to {world - 1} on ranks {odd}" in message
+        assert (
+            f"scale: copies differ along {'+'.join(MESHES[world].axes)} by up to {world - 1} on ranks {odd}" in message
+        )
 
 
 def test_batches_are_the_same_where_they_must_be(job):

@@ -91,6 +91,16 @@ def test_mistakes_are_seen(said, alone):
 
 
 @pytest.mark.live
+def test_the_audit_finds_copies_that_differ_and_no_others(said):
+    runs = [run for name in ("eight", "four", "six") for run in results(said, name)]
+    for run in runs:
+        assert run["audit"]["ok"] == (run["mistake"] != "norms"), (run["layout"], run["audit"])
+    (found,) = (run["audit"]["findings"] for run in runs if run["mistake"] == "norms")
+    assert found
+    assert all("norm" in one["name"] for one in found)
+
+
+@pytest.mark.live
 def test_a_checkpoint_of_another_model_is_refused(said):
     assert said["other"]["codes"] == [2]
     assert "hidden 32 there, 64 here" in said["other"]["said"][0]
@@ -224,9 +234,7 @@ def test_the_text_is_there_and_has_a_source():
     assert os.path.getsize(data / "coriolanus.txt") > 10_000
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--layout", "tp=2"], ["--layout", "dp=0"], ["--heads", "0"], ["--resume", "nowhere"]]
-)
+@pytest.mark.parametrize("arguments", ["--layout tp=2", "--layout dp=0", "--heads 0", "--resume no", "--json /no/1"])
 def test_the_command_says_what_it_cannot_use(arguments, capsys, monkeypatch):
     pytest.importorskip("torch")
     from train_gpt.main import main

@@ -159,6 +159,8 @@ def _one(run: Run, mesh: Mesh, settings: Settings, rank: int, every: int) -> Res
     if rank == 0:
         last = f"last loss {result.losses[-1]:.9f}, " if result.losses else ""
         print(f"{run.layout}: {len(result.losses)} steps of {settings.dtype}, {last}{result.seconds:.1f} s", flush=True)
+        if result.audit and not result.audit.ok:
+            print(f"{run.layout}: {result.audit.line}", flush=True)
     return result
 
 

@@ -34,10 +34,8 @@ LAYOUTS: dict[int, list[Run]] = {
     8: [
         {"layout": "pp=2 dp=2 tp=2"},
         {"layout": "tp=2 dp=2 pp=2"},
-        {"layout": "dp=2 tp=2 pp=2", "micro_batch": 2},
         {"layout": "sharding=2 dp=2 tp=2"},
         {"layout": "cp=2 sep=2 tp=2"},
-        {"layout": "tp=2 cp=2 pp=2"},
         {"layout": "pp=2 sharding=2 cp=2", "split": "balanced"},
         {"layout": "dp=2 sep=2 sharding=2"},
         {"layout": "pp=4 dp=2"},
@@ -47,12 +45,11 @@ LAYOUTS: dict[int, list[Run]] = {
         {"layout": "dp=4"},
         {"layout": "sharding=4"},
         {"layout": "tp=4"},
-        {"layout": "cp=4"},
         {"layout": "cp=4", "split": "balanced"},
         {"layout": "pp=2 sep=2"},
         {"layout": "sep=2 pp=2", "micro_batch": 4},
     ],
-    6: [{"layout": "dp=3 tp=2"}, {"layout": "sharding=3 pp=2"}],
+    6: [{"layout": "sharding=3 tp=2"}],
 }
 CHAIN = [(8, "pp=2 dp=2 tp=2"), (4, "cp=2 sep=2"), (6, "dp=3 pp=2")]  # each goes on from the one before
 WRONG: list[Run] = [

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rankatlas import Mesh
 from rankatlas.adapters.torch_groups import open_groups
+from rankatlas.audit import AuditReport, audit_replicas
 from rankatlas.creation import CreationPlan, first_and_last
 from rankatlas.errors import InputError
 from rankatlas.sampling import DataShard
@@ -53,6 +54,7 @@ class Result:
     norms: list[float] = field(default_factory=list)
     samples: list[list[list[int]]] = field(default_factory=list)
     seconds: float = 0.0
+    audit: AuditReport | None = None  # of the weights after the last step
 
     def all_samples(self, rank: int) -> list[list[int]]:
         """The samples of every step in the order of the whole batch, put together from all ranks.  All call it.
@@ -79,6 +81,7 @@ class Result:
             "norms": self.norms,
             "samples": samples,
             "seconds": self.seconds,
+            "audit": self.audit.to_dict() if self.audit else None,
         }
 
 
@@ -142,6 +145,15 @@ def _train(run: Run, settings: Settings, place: Place, micro_batch: int, tell: C
         result.samples.append([micro.tolist() for micro in samples])
         tell(step, loss)
     result.seconds = time.perf_counter() - began
+    if place.mesh.world_size > 1:
+        # The copy of the table on the last stage is no replica along the whole of pp: it goes by a name of its own.
+        names = {
+            weight: f"{weight.name} of the last stage" if weight.is_tied_copy else weight.name for weight in weights
+        }
+        result.audit = audit_replicas(
+            {names[weight]: model[weight.name] for weight in weights},
+            {names[weight]: weight.layout for weight in weights},
+        )
     if run.save:
         save(Path(run.save), settings, optimizer, place.rank, {"step": run.steps, "data": data.state_dict()})
     return result
