@@ -29,6 +29,7 @@ STYLE = """
 }
 """
 LOWEST, HIGHEST = -17, 0  # powers of ten
+POINTS = 75  # of a line
 
 
 def drawn(result: dict[str, Any]) -> str:
@@ -39,19 +40,19 @@ def drawn(result: dict[str, Any]) -> str:
     parts = [_title(LEFT, "loss of a step")]
     parts += [_label(LEFT, 24 + HEIGHT * (1 - value / top), str(value)) for value in range(top + 1)]
     parts.append(_frame(LEFT))
-    parts.append(_line(LEFT, steps, 0, [loss / top for loss in losses], "l"))
+    parts.append(_line(LEFT, steps, 0, 1, [loss / top for loss in losses], "l"))
     right = LEFT + WIDTH + GAP
     parts += [_title(right, "relative difference from one process"), _frame(right)]
     parts += [_label(right, _height(power), f"1e{power}" if power else "1") for power in range(HIGHEST, LOWEST, -4)]
-    for kind, dtype, bound in (("b", "float32", -5), ("a", "float64", -9)):
+    for kind, dtype, bound, beside in (("b", "float32", -5, -5), ("a", "float64", -9, 15)):
         runs = result[dtype]["runs"]
-        parts += [_line(right, steps, run["first"], _powers(run["apart"]), kind) for run in runs]
+        parts += [_apart(right, steps, run, kind) for run in runs]
         y = _height(bound)
         parts.append(f'<path d="M{right} {y:.1f}h{WIDTH}" class="o"/>')
         words = f"{dtype}: {len(runs)} runs, allowed 1e{bound}"
-        parts.append(f'<text x="{right + WIDTH - 6}" y="{y - 5:.1f}" class="s r">{words}</text>')
+        parts.append(f'<text x="{right + WIDTH - 6}" y="{y + beside:.1f}" class="s r">{words}</text>')
     for run in result["float64"]["wrong"]:
-        parts.append(_line(right, steps, run["first"], _powers(run["apart"]), "w"))
+        parts.append(_apart(right, steps, run, "w"))
     x = right + WIDTH * 40 / steps
     parts.append(f'<text x="{x:.0f}" y="{_height(-2.2):.0f}" class="s">dashed: mistakes made on purpose</text>')
     width, height = right + WIDTH + 24, HEIGHT + 84
@@ -64,17 +65,21 @@ def drawn(result: dict[str, Any]) -> str:
     )
 
 
-def _powers(values: Sequence[float]) -> list[float]:
-    return [(math.log10(max(value, 10.0**LOWEST)) - LOWEST) / (HIGHEST - LOWEST) for value in values]
+def _apart(left: float, steps: int, run: dict[str, Any], kind: str) -> str:
+    """The differences of a run; of a few steps each, the largest."""
+    few = max(1, steps // POINTS)
+    largest = [max(run["apart"][begin : begin + few]) for begin in range(0, len(run["apart"]), few)]
+    powers = [(math.log10(max(value, 10.0**LOWEST)) - LOWEST) / (HIGHEST - LOWEST) for value in largest]
+    return _line(left, steps, run["first"], few, powers, kind)
 
 
 def _height(power: float) -> float:
     return 24 + HEIGHT * (HIGHEST - power) / (HIGHEST - LOWEST)
 
 
-def _line(left: float, steps: int, first: int, heights: Sequence[float], kind: str) -> str:
+def _line(left: float, steps: int, first: int, every: int, heights: Sequence[float], kind: str) -> str:
     points = (
-        f"{left + WIDTH * (first + step) / steps:.1f} {24 + HEIGHT * (1 - height):.1f}"
+        f"{left + WIDTH * (first + every * step) / steps:.1f} {24 + HEIGHT * (1 - height):.1f}"
         for step, height in enumerate(heights)
     )
     return f'<path d="M{"L".join(points)}" class="{kind}"/>'
