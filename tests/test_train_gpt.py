@@ -27,7 +27,7 @@ def said(tmp_path_factory):
         env=environment(GLOO_SOCKET_IFNAME="lo"),
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1200,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -56,7 +56,7 @@ def apart(run, alone):
 @pytest.mark.live
 def test_the_loss_of_every_step_is_the_same_under_every_layout(said, alone):
     runs = [run for run in results(said, "eight") if not run["mistake"]]
-    assert len(runs) == 10
+    assert len(runs) == 8
     for run in runs:
         assert apart(run, alone) <= BOUND[run["settings"]["dtype"]], run["layout"]
     axes = {item for run in runs for item in run["layout"].replace("=4", "=2").split()}
@@ -67,11 +67,11 @@ def test_the_loss_of_every_step_is_the_same_under_every_layout(said, alone):
 @pytest.mark.live
 def test_every_layout_reads_the_same_samples_in_the_same_order(said, alone):
     read = alone["float64"]["samples"]
-    assert len(read) == 6
+    assert len(read) == 5
     for run in results(said, "eight"):
         assert run["samples"] == read[: len(run["samples"])], run["layout"]
     four, six = results(said, "four")[0], results(said, "six")[0]
-    assert (four["first"], six["first"]) == (2, 4)
+    assert (four["first"], six["first"]) == (2, 3)
     assert read[:2] + four["samples"] + six["samples"] == read
 
 

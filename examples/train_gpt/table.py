@@ -25,6 +25,7 @@ from train_gpt.plot import drawn  # noqa: E402
 
 TOLERANCE = {"float64": 1e-9, "float32": 1e-5}
 STEPS = 300
+WRONG_STEPS = 30
 SECONDS = 3600  # that one launch may take
 
 Run = dict[str, Any]
@@ -133,29 +134,37 @@ def label(run: Run) -> str:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The table, a line per run, and a second one of the mistakes."""
-    single, double = result["float32"], result["float64"]
+    """The table, a line per run, and a second one of the mistakes; a dash where a run is not done yet."""
+    rows: dict[str, dict[str, Run]] = {}
+    for dtype in TOLERANCE:
+        for run in result[dtype]["runs"]:
+            rows.setdefault(label(run), {})[dtype] = run
     lines = ["| layout | processes | steps | float64, ≤ 1e-9 | float32, ≤ 1e-5 |", "| --- | --- | --- | --- | --- |"]
-    for one, two in zip(single["runs"], double["runs"]):
-        told = [f"{run['largest']:.1e}" if run["beyond"] is None else f"**{run['largest']:.1e}**" for run in (two, one)]
-        lines.append(f"| {label(one)} | {one['world']} | {one['first'] + 1}–{one['steps']} | {told[0]} | {told[1]} |")
+    for words, both in rows.items():
+        one = next(iter(both.values()))
+        told = " | ".join(_largest(both.get(dtype)) for dtype in TOLERANCE)
+        lines.append(f"| {words} | {one['world']} | {one['first'] + 1}–{one['steps']} | {told} |")
     lines += [
         "",
         "| mistake | layout | largest difference, float64 | first step beyond 1e-9 |",
         "| --- | --- | --- | --- |",
     ]
-    for run in double["wrong"]:
+    for run in result["float64"]["wrong"]:
         step = "**none**" if run["beyond"] is None else run["beyond"] + 1
         lines.append(f"| {MISTAKES[run['mistake']]} | `{run['layout']}` | {run['largest']:.1e} | {step} |")
-    runs = single["runs"]
-    seconds = sum(run["seconds"] for dtype in TOLERANCE for run in result[dtype]["runs"])
+    runs = [run for dtype in TOLERANCE for run in result[dtype]["runs"]]
     lines += [
         "",
-        f"{len(runs)} runs of {result['steps']} steps in each precision, {seconds / 60:.0f} minutes of training on"
-        f" {os.cpu_count()} cores; the same samples in the same order in every run:"
-        f" {'yes' if all(run['same_samples'] for dtype in TOLERANCE for run in result[dtype]['runs']) else '**no**'}.",
+        f"{len(runs)} runs; the same samples in the same order in every one of them:"
+        f" {'yes' if all(run['same_samples'] for run in runs) else '**no**'}.",
     ]
     return "\n".join(lines)
+
+
+def _largest(run: Run | None) -> str:
+    if run is None:
+        return "—"
+    return f"{run['largest']:.1e}" if run["beyond"] is None else f"**{run['largest']:.1e}**"
 
 
 def written(page: Path, table: str) -> None:
@@ -170,21 +179,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True, help="for checkpoints and what launches have told")
     parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--write", action="store_true", help="table and plot into docs/, when all is done")
+    parser.add_argument("--so-far", action="store_true", help="start nothing; only what the folder has already")
+    parser.add_argument("--write", action="store_true", help="table and plot into docs/")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
-    told = {
-        (name, dtype): launched(
-            asked.folder,
-            f"{dtype}-{name}",
-            world,
-            runs,
-            dtype,
-            min(30, asked.steps) if name == "wrong" else asked.steps,
-        )
-        for both in zip(*(launches(asked.folder, dtype, asked.steps) for dtype in TOLERANCE))
-        for dtype, (name, world, runs) in zip(TOLERANCE, both)
-    }
+    told: dict[tuple[str, str], list[Run]] = {}
+    for both in zip(*(launches(asked.folder, dtype, asked.steps) for dtype in TOLERANCE)):
+        for dtype, (name, world, runs) in zip(TOLERANCE, both):
+            steps = min(WRONG_STEPS, asked.steps) if name == "wrong" else asked.steps
+            there = asked.folder / f"{dtype}-{name}.json"
+            if asked.so_far:
+                told[name, dtype] = json.loads(there.read_text()) if there.exists() else []
+            else:
+                told[name, dtype] = launched(asked.folder, f"{dtype}-{name}", world, runs, dtype, steps)
     result: dict[str, Any] = {"steps": asked.steps}
     for dtype in TOLERANCE:
         (reference,) = told["alone", dtype]
