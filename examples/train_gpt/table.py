@@ -187,9 +187,9 @@ def main() -> int:
     for both in zip(*(launches(asked.folder, dtype, asked.steps) for dtype in TOLERANCE)):
         for dtype, (name, world, runs) in zip(TOLERANCE, both):
             steps = min(WRONG_STEPS, asked.steps) if name == "wrong" else asked.steps
-            there = asked.folder / f"{dtype}-{name}.json"
             if asked.so_far:
-                told[name, dtype] = json.loads(there.read_text()) if there.exists() else []
+                files = (asked.folder / f"{dtype}-{name}{part}.json" for part in ("", ".rest"))
+                told[name, dtype] = [run for file in files if file.exists() for run in json.loads(file.read_text())]
             else:
                 told[name, dtype] = launched(asked.folder, f"{dtype}-{name}", world, runs, dtype, steps)
     result: dict[str, Any] = {"steps": asked.steps}
