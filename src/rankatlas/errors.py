@@ -385,6 +385,13 @@ class AuditError(JobError):
     findings: list[dict[str, object]]
 
 
+class ProbeError(JobError):
+    """A probe that could not be finished: `ranks` died or hang, `during` is what was going on."""
+
+    ranks: list[int]
+    during: str
+
+
 class GroupMismatch(JobError):
     """Groups of a running job that are not those of the layout it should have.
 

@@ -31,6 +31,9 @@ class MakesGroups(Protocol):
     def alike(self) -> bool:
         """Whether members alone can make a group now; asked on every rank, after all have agreed, with one answer."""
 
+    def by_members(self, family: Family) -> bool:
+        """Whether, all being alike, the groups of `family` may be made by their members alone."""
+
     def world(self) -> Any:
         """The communicator of all ranks."""
 
@@ -217,7 +220,7 @@ def _make_family(
     made: dict[tuple[int, ...], Any],
     own: bool,
 ) -> None:
-    if own and family.how == "own":
+    if own and family.how == "own" and engine.by_members(family):
         if group is not None:
             described = f"{family.label} group {group.index}"
             _made(engine, handles, made, group.ranks, engine.make_own(family, group, described))

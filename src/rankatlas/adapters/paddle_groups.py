@@ -55,6 +55,10 @@ class PaddleGroups:
         """Never: all ranks take part in making a group."""
         return False
 
+    def by_members(self, family: Family) -> bool:
+        """Never, either."""
+        return False
+
     def world(self) -> Any:
         """The default group."""
         return collective._get_default_group()  # type: ignore[no-untyped-call]

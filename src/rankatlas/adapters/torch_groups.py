@@ -57,6 +57,11 @@ class TorchGroups:
             return False
         return int(self._store().add(self._histories(), 0)) == self.world_size
 
+    def by_members(self, family: Family) -> bool:
+        """Unless the default group is bound to a device, which all its ranks split, and some are in no group."""
+        bound = distributed_c10d._get_default_group().bound_device_id is not None
+        return not bound or family.ranks == range(self.world_size)
+
     def world(self) -> Any:
         """The default process group."""
         return dist.group.WORLD
@@ -74,7 +79,7 @@ class TorchGroups:
 
     def make_own(self, family: Family, group: Group, description: str) -> Any:
         """By the members alone; where the default group is bound to a device, by splitting it."""
-        if self._can_split() and family.ranks == range(self.world_size):
+        if self._can_split():
             return dist.split_group(
                 split_ranks=[list(ranks) for ranks in family.groups.ranges()],
                 timeout=self._timeout,

@@ -25,8 +25,10 @@ VERBS = MappingProxyType(
         "show": "A layout: its axes, the groups people ask for, and a page of its rank table.",
         "where": "One rank: its coordinate, every group it is in, its neighbours and data rank.",
         "diff": "Two layouts: which groups stay the same and which differ.",
+        "groups": "The communicators a job creates: their order, the calls that takes, rough memory.",
         "check-groups": "The groups a job really made, held against the layout it should have.",
         "seeds": "Which ranks share which random stream, and whether a scheme of seeds collides.",
+        "probe": "Inside a job: every group opened, checked and timed, slow ranks named.",
         "completion": "The script that completes commands in bash, zsh or fish.",
     }
 )

@@ -185,3 +185,13 @@ def _escaped(char: str) -> str:
         return f"\\u{code:04x}"
     code -= 0x10000
     return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines, columns lined up; the first row is the heading.
+
+    >>> table_lines([["axis", "size"], ["tp", "8"]])
+    ['axis   size', 'tp     8']
+    """
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]

@@ -1,0 +1,59 @@
+"""Paddle: a job started as the launcher said, and collectives to be timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import paddle
+import paddle.distributed as dist
+from paddle.distributed import collective as groups
+
+from rankatlas.adapters.opening import Handles
+from rankatlas.adapters.paddle_audit import PaddleReader
+from rankatlas.adapters.paddle_groups import open_groups
+from rankatlas.creation import CreationPlan
+
+
+class Engine:
+    """A probe's job, on devices where Paddle was built for them."""
+
+    name = "paddle"
+
+    def start(self, timeout: float) -> None:
+        """By the variables of Paddle's launcher."""
+        if not paddle.device.is_compiled_with_cuda():
+            paddle.device.set_device("cpu")
+        dist.init_parallel_env()
+        self._reader = PaddleReader()
+
+    def open(self, plan: CreationPlan, wait: float) -> Handles:
+        """The groups of `plan`."""
+        return open_groups(plan, wait=wait)
+
+    def world(self) -> Any:
+        """The default group."""
+        return self._reader.world()
+
+    def backend(self) -> str:
+        """gloo, nccl or another."""
+        return str(getattr(groups, "_default_backend", "unknown"))
+
+    def gather(self, communicator: Any, numbers: list[int]) -> list[list[int]]:
+        """The numbers of every member."""
+        return self._reader.gather(communicator, numbers)
+
+    def prepare(self, communicator: Any, collective: str, size: int) -> Callable[[], None]:
+        """One all-reduce or all-gather of `size` bytes of float32 on this rank."""
+        mine = paddle.zeros([max(1, size // 4)], dtype="float32")
+
+        def once() -> None:
+            if collective == "all_gather":
+                parts: list[Any] = []
+                dist.all_gather(parts, mine, group=communicator)
+                parts[0].numpy()
+            else:
+                dist.all_reduce(mine, group=communicator)
+                mine.numpy()  # waits for the device
+
+        return once

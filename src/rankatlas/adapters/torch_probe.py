@@ -1,0 +1,65 @@
+"""torch: a job started as the launcher said, and collectives to be timed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rankatlas.adapters.opening import Handles
+from rankatlas.adapters.torch_audit import TorchReader
+from rankatlas.adapters.torch_groups import open_groups
+from rankatlas.creation import CreationPlan
+
+
+class Engine:
+    """A probe's job: NCCL where there are devices, else gloo."""
+
+    name = "torch"
+
+    def start(self, timeout: float) -> None:
+        """By the variables of torchrun."""
+        torch.set_num_threads(1)
+        self._device = "cpu"
+        if torch.cuda.is_available():
+            self._device = f"cuda:{int(os.environ.get('LOCAL_RANK', '0'))}"
+            torch.cuda.set_device(self._device)
+        backend = "gloo" if self._device == "cpu" else "nccl"
+        dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+        self._reader = TorchReader()
+
+    def open(self, plan: CreationPlan, wait: float) -> Handles:
+        """The groups of `plan`."""
+        return open_groups(plan, timeout=wait, wait=wait)
+
+    def world(self) -> Any:
+        """The default process group."""
+        return dist.group.WORLD
+
+    def backend(self) -> str:
+        """gloo or nccl."""
+        return str(dist.get_backend())
+
+    def gather(self, communicator: Any, numbers: list[int]) -> list[list[int]]:
+        """The numbers of every member."""
+        return self._reader.gather(communicator, numbers)
+
+    def prepare(self, communicator: Any, collective: str, size: int) -> Callable[[], None]:
+        """One all-reduce or all-gather of `size` bytes of float32 on this rank."""
+        mine = torch.zeros(max(1, size // 4), dtype=torch.float32, device=self._device)
+        count = dist.get_world_size(communicator)
+        parts = [torch.empty_like(mine) for _ in range(count)] if collective == "all_gather" else []
+
+        def once() -> None:
+            if parts:
+                dist.all_gather(parts, mine, group=communicator)
+            else:
+                dist.all_reduce(mine, group=communicator)
+            if self._device != "cpu":
+                torch.cuda.synchronize()
+
+        return once
