@@ -135,12 +135,12 @@ def label(run: Run) -> str:
 
 def markdown(result: dict[str, Any]) -> str:
     """The table, a line per run, and a second one of the mistakes; a dash where a run is not done yet."""
-    rows: dict[str, dict[str, Run]] = {}
+    rows: dict[tuple[str, int], dict[str, Run]] = {}
     for dtype in TOLERANCE:
         for run in result[dtype]["runs"]:
-            rows.setdefault(label(run), {})[dtype] = run
+            rows.setdefault((label(run), run["steps"]), {})[dtype] = run
     lines = ["| layout | processes | steps | float64, ≤ 1e-9 | float32, ≤ 1e-5 |", "| --- | --- | --- | --- | --- |"]
-    for words, both in rows.items():
+    for (words, _), both in rows.items():
         one = next(iter(both.values()))
         told = " | ".join(_largest(both.get(dtype)) for dtype in TOLERANCE)
         lines.append(f"| {words} | {one['world']} | {one['first'] + 1}–{one['steps']} | {told} |")
