@@ -75,24 +75,29 @@ def launches(folder: Path, dtype: str, steps: int) -> list[tuple[str, int, list[
 
 def launched(folder: Path, name: str, world: int, runs: list[Run], dtype: str, steps: int) -> list[Run]:
     """What a launch has told; of runs that it has told already, the folder."""
-    told = folder / f"{name}.json"
-    found: list[Run] = json.loads(told.read_text()) if told.exists() else []
+    found = taken_in(folder, name)
     left = runs[len(found) :]
     if left:
-        listed, rest = folder / f"{name}.runs.json", folder / f"{name}.rest.json"
+        listed = folder / f"{name}.runs.json"
         listed.write_text(json.dumps(left))
-        script = [str(EXAMPLES / "train_gpt.py"), "--runs", str(listed), "--json", str(rest)]
+        script = [str(EXAMPLES / "train_gpt.py"), "--runs", str(listed), "--json", str(folder / f"{name}.rest.json")]
         script += ["--dtype", dtype, "--steps", str(steps), "--every", str(steps)]
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)] if world > 1 else []
         path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
         environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-        try:
-            subprocess.run([sys.executable, *torchrun, *script], env=environment, check=True, timeout=SECONDS)
-        finally:
-            if rest.exists():
-                found += json.loads(rest.read_text())
-                told.write_text(json.dumps(found, indent=1))
-                rest.unlink()
+        subprocess.run([sys.executable, *torchrun, *script], env=environment, check=True, timeout=SECONDS)
+        found = taken_in(folder, name)
+    return found
+
+
+def taken_in(folder: Path, name: str) -> list[Run]:
+    """The runs a launch has told, those of one that was interrupted included."""
+    told, rest = folder / f"{name}.json", folder / f"{name}.rest.json"
+    found: list[Run] = json.loads(told.read_text()) if told.exists() else []
+    if rest.exists():
+        found += json.loads(rest.read_text())
+        told.write_text(json.dumps(found, indent=1))
+        rest.unlink()
     return found
 
 
@@ -184,8 +189,7 @@ def main() -> int:
         for dtype, (name, world, runs) in zip(TOLERANCE, both):
             steps = min(WRONG_STEPS, asked.steps) if name == "wrong" else asked.steps
             if asked.so_far:
-                files = (asked.folder / f"{dtype}-{name}{part}.json" for part in ("", ".rest"))
-                told[name, dtype] = [run for file in files if file.exists() for run in json.loads(file.read_text())]
+                told[name, dtype] = taken_in(asked.folder, f"{dtype}-{name}")
             else:
                 told[name, dtype] = launched(asked.folder, f"{dtype}-{name}", world, runs, dtype, steps)
     result: dict[str, Any] = {"steps": asked.steps}
