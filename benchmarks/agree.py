@@ -106,8 +106,7 @@ class Crowd:
             fields = layout_of(rank)
             digest = agreeing.digest_of(fields)
             round_ = self.round(store, name, rank)
-            round_.say(json.dumps({"host": f"gpu-{rank // 8}", "fields": fields}).encode())
-            round_.count(f"same/{digest}")
+            round_.say(json.dumps({"host": f"gpu-{rank // 8}", "fields": fields}).encode(), digest)
             return round_, digest
 
         def crowd(first: int) -> float:

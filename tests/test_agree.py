@@ -236,6 +236,21 @@ class TestFields:
         assert len(fields(long)["pipeline_parallel_layout"]) < 100
         assert fields([Stranger()]) == fields([Stranger()])
 
+    def test_what_differs_is_always_told(self):
+        for one, other, told in [
+            (None, "None", "['None', {}]"),
+            ("a" * 300 + "b", "a" * 300 + "c", "...'"),
+            (1, True, "[True, 1]"),
+        ]:
+            said = [{"host": "h", "fields": {"extra.a": value}} for value in (other, other, one)]
+            texts = [json.dumps(each["fields"], sort_keys=True) for each in said]
+            (camp,) = _camps(said, texts, texts[0])
+            expected, given = camp["fields"]["extra.a"]
+            assert repr(expected) != repr(given), told
+
+    def test_the_same_dicts_in_another_order(self):
+        assert plain([{"x": 1, "y": 2}]) == plain([{"y": 2, "x": 1}])
+
     def test_two_keys_that_read_the_same(self):
         with pytest.raises(InputError, match="two keys to agree on read the same"):
             flat({1: "a", "1": "b"})
@@ -277,7 +292,12 @@ class TestFields:
         endless.append(endless)
         around = {}
         around["again"] = around
-        for extra in ({"a": endless}, around, {"a": torch.empty(2, device="meta")}):
+
+        class Broken:
+            def __repr__(self):
+                raise RuntimeError("no words")
+
+        for extra in ({"a": endless}, around, {"a": torch.empty(2, device="meta")}, {"a": Broken()}):
             with pytest.raises(InputError):
                 flat(extra)
 
@@ -335,7 +355,7 @@ class TestCamps:
 
     def test_none_is_not_missing(self):
         (camp,) = self.camps({"x": None}, {})
-        assert camp["fields"] == {"x": ["None", None]}
+        assert camp["fields"] == {"x": [{}, None]}
 
     def test_long_values(self):
         (camp,) = self.camps({"x": "a" * 10**5}, {"x": "a" * 10**5 + "b"})

@@ -80,6 +80,7 @@ def test_ranks_that_try_again_meet_again(clients):
             round_ = Round(store, "topic", rank, world, me=f"process {rank}")
             round_.say(b"here")
             assert told(partial(round_.hear, 0.1)) == [0]
+            round_.end()
         gone.wait()
         round_ = Round(store, "topic", rank, world, me=f"process {rank}")
         round_.say(b"here")
@@ -111,6 +112,75 @@ def test_a_round_that_is_over_is_joined_where_nobody_has_gone_on(clients):
     assert round_.hear(5) == b"you are missing"
 
 
+def test_a_call_that_was_interrupted_is_taken_up_again(clients):
+    """Ctrl-C on rank 1 after its word: the others agree with it, and its second call hears what they heard."""
+    store = clients()
+    stop = threading.Event()
+    first = Round(clients(), "topic", 1, 2, me="process 1", stop=stop)
+    first.say(b"same")
+    stop.set()
+    assert told(lambda: first.hear(5)) == []
+    first.end()
+    zero = Round(store, "topic", 0, 2, me="process 0")
+    zero.say(b"same")
+    assert zero.full(5)
+    zero.answer(b"fine", 0)
+    zero.end()
+    Round(store, "topic", 0, 2, me="process 0").say(b"the next question")  # rank 0 has gone on meanwhile
+    again = Round(clients(), "topic", 1, 2, me="process 1")
+    again.say(b"same")
+    assert again.hear(5) == b"fine"
+    again.end()
+    after = Round(clients(), "topic", 1, 2, me="process 1")
+    after.say(b"the next question")
+    assert after.full(5)
+
+
+def test_an_interrupted_call_that_is_made_otherwise(clients):
+    stop = threading.Event()
+    first = Round(clients(), "topic", 1, 2, me="process 1", stop=stop)
+    first.say(b"one thing")
+    stop.set()
+    second = Round(clients(), "topic", 1, 2, me="process 1")
+    second.say(b"another")
+    zero = Round(clients(), "topic", 0, 2, me="process 0")
+    zero.say(b"another")
+    assert zero.full(5)
+    assert zero.said(time.monotonic() + 5) == [b"another"] * 2
+
+
+def test_nothing_is_answered_after_an_interruption(clients):
+    stop = threading.Event()
+    zero = Round(clients(), "topic", 0, 1, me="process 0", stop=stop)
+    zero.say(b"")
+    stop.set()
+    with pytest.raises(RankSilent):
+        zero.answer(b"fine", 0)
+    assert not clients().has("topic/1/answer")
+
+
+def test_whoever_is_counted_among_all_is_counted_among_the_same(clients):
+    """Rank 0 asks as soon as all have come; a slow counter must not look like another word."""
+
+    class Slow:
+        def __init__(self, store):
+            self.store, self.at_once = store, store.at_once
+
+        def count(self, key):
+            time.sleep(0.2)
+            return self.store.count(key)
+
+        def __getattr__(self, name):
+            return getattr(self.store, name)
+
+    def work(rank):
+        round_ = Round(Slow(clients()) if rank else clients(), "topic", rank, 3, me=f"process {rank}")
+        round_.say(b"same", "mark")
+        return rank or (round_.full(20) and round_.how_many("mark"))
+
+    assert in_threads(3, work)[0] == 3
+
+
 def test_a_process_with_another_rank_goes_on_to_a_new_round(clients):
     """After a second initialisation on one store the ranks may be others; nobody reads what was said before."""
     for turn, ranks in enumerate(({"a": 0, "b": 1}, {"a": 1, "b": 0})):
@@ -120,6 +190,8 @@ def test_a_process_with_another_rank_goes_on_to_a_new_round(clients):
         first = next(rounds[me] for me, rank in ranks.items() if rank == 0)
         by_rank = sorted(ranks, key=ranks.__getitem__)
         assert first.said(time.monotonic() + 5) == [f"{me} {turn}".encode() for me in by_rank]
+        for round_ in rounds.values():
+            round_.end()
 
 
 def test_two_processes_of_one_rank(clients):

@@ -222,7 +222,7 @@ def _make_family(
 ) -> None:
     if own and family.how == "own" and engine.by_members(family):
         if group is not None:
-            described = f"{family.label} group {group.index}"
+            described = f"{family.label} group {group.index} of the plan"
             _made(engine, handles, made, group.ranks, engine.make_own(family, group, described))
         return
     for one in family.planned():
@@ -239,4 +239,4 @@ def _made(
 
 
 def _described(group: PlannedGroup) -> str:
-    return f"{group.names[0]} group {group.index}"
+    return f"{group.names[0]} group {group.index} of the plan"

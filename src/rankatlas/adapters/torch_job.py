@@ -13,7 +13,7 @@ from torch.distributed import distributed_c10d
 from rankatlas.errors import JobError
 
 _SHORTEST = 0.001  # seconds
-_OWN_INDEX = re.compile(r" group \d+$")  # of a group made from a plan, whose kind is what is before it
+_OWN_INDEX = re.compile(r" group \d+ of the plan$")  # of a group made from a plan, whose kind is what is before it
 
 
 class TorchStore:

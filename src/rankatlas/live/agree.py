@@ -25,7 +25,8 @@ _TOPIC = "rankatlas/agree"
 _SHOWN = 8
 _MOST_BYTES = 1 << 18  # of the fields of a rank; far longer messages break the store of the job
 _MOST_CAMPS = 64  # of ranks that say the same, told in a verdict
-_LONGEST = 500  # characters of a value in a verdict
+_LONGEST = 120  # characters of a value in a verdict
+_MOST_DIFFERENT = 100  # fields told of those who say the same
 
 
 class Agreement:
@@ -96,14 +97,17 @@ def _verdict(
         said = json.dumps({"host": socket.gethostname(), "fields": fields})
         digest = digest_of(fields)
         round_ = Round(store, _TOPIC, rank, world_size, stop=stop)
-        round_.say(said.encode())
-        round_.count(f"same/{digest}")
-        if rank:
-            found: dict[str, Any] = json.loads(round_.hear(max(deadline - time.monotonic(), 0) + GRACE))
-            return found
-        verdict = judge(round_, world_size, digest, deadline)
-        round_.answer(json.dumps(verdict).encode(), world_size - 1 - len(verdict.get("missing", ())) if verdict else 0)
-        return verdict
+        try:
+            round_.say(said.encode(), digest)
+            if rank:
+                found: dict[str, Any] = json.loads(round_.hear(max(deadline - time.monotonic(), 0) + GRACE))
+                return found
+            verdict = judge(round_, world_size, digest, deadline)
+            readers = world_size - 1 - len(verdict.get("missing", ())) if verdict else 0
+            round_.answer(json.dumps(verdict).encode(), readers)
+            return verdict
+        finally:
+            round_.end()
 
 
 def digest_of(fields: dict[str, Any]) -> str:
@@ -121,8 +125,10 @@ def judge(round_: Round, world_size: int, digest: str, deadline: float) -> dict[
         return {"missing": [gone], "asked": world_size, "of": world_size}
     if not full:
         missing, asked = round_.missing(deadline + GRACE / 2)
-        return {"missing": missing, "asked": asked, "of": world_size}
-    if round_.count(f"same/{digest}") == world_size + 1:  # this question counts itself
+        if missing or asked < world_size:
+            return {"missing": missing, "asked": asked, "of": world_size}
+        # Everybody's word is there: somebody died between saying it and being counted, and holds nobody up.
+    if round_.how_many(digest) == world_size:
         return {}
     said = [json.loads(text) for text in round_.said(max(deadline, time.monotonic() + 1))]
     texts = [json.dumps(one["fields"], sort_keys=True) for one in said]
@@ -130,6 +136,8 @@ def judge(round_: Round, world_size: int, digest: str, deadline: float) -> dict[
     most = max(times.values())
     # Among equally many, the camp of the lowest rank is the measure.
     measure = next(text for text in texts if times[text] == most)
+    if times[measure] == world_size:
+        return {}
     odd = [rank for rank, text in enumerate(texts) if text != measure]
     camps = _camps(said, texts, measure)
     return {"camps": camps, "odd": odd, "agree": times[measure], "asked": len(said), "of": world_size}
@@ -143,9 +151,13 @@ def _camps(said: list[dict[str, Any]], texts: list[str], measure: str) -> list[d
         if text == measure or (text not in camps and len(camps) == _MOST_CAMPS):
             continue
         both = expected, one["fields"]
-        pairs = {name: [_brief(fields, name) for fields in both] for name in {**both[0], **both[1]}}
         # By what they look like: 1 and 1.0 and True are equal in Python.
-        different = {name: pair for name, pair in pairs.items() if repr(pair[0]) != repr(pair[1])}
+        names = [
+            name
+            for name in {**both[0], **both[1]}
+            if (name in both[0], repr(both[0].get(name))) != (name in both[1], repr(both[1].get(name)))
+        ]
+        different = {name: [_brief(fields, name) for fields in both] for name in names[:_MOST_DIFFERENT]}
         camp = camps.setdefault(text, {"ranks": [], "hosts": [], "fields": different})
         camp["ranks"].append(rank)
         if one["host"] not in camp["hosts"]:
@@ -154,12 +166,12 @@ def _camps(said: list[dict[str, Any]], texts: list[str], measure: str) -> list[d
 
 
 def _brief(fields: dict[str, Any], name: str) -> Any:
-    """A value for a verdict: None where it is not given, long ones cut and told apart by a hash."""
+    """A value for a verdict: None where it is not given, {} for None, long ones cut and told apart by a hash."""
     if name not in fields:
         return None
     value = fields[name]
     if value is None:
-        return "None"
+        return {}
     text = json.dumps(value)
     if len(text) <= _LONGEST:
         return value
@@ -191,13 +203,13 @@ def _different(camps: list[dict[str, Any]], verdict: dict[str, Any], rank: int) 
     for camp in camps[:_SHOWN]:
         lines.append(f"{_ranks(camp['ranks'])} on {', '.join(camp['hosts'][:_SHOWN])}:")
         for name, (expected, given) in list(camp["fields"].items())[:_SHOWN]:
-            named = name if name.isprintable() and len(name) < _LONGEST else shown(name)
+            named = name if name.isprintable() and len(name) < 500 else shown(name)
             lines.append(f"  {named} is {_told(given)}, elsewhere {_told(expected)}")
     return LayoutMismatch("\n".join(lines), rank=rank, odd_ranks=odd, camps=camps)
 
 
 def _told(value: Any) -> str:
-    return "not given" if value is None else shown(value)
+    return "not given" if value is None else "None" if value == {} else shown(value)
 
 
 def _ranks(ranks: list[int]) -> str:

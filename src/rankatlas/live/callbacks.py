@@ -95,4 +95,7 @@ def callback(
         told = f"trainer is one of {known}, not {shown(trainer)}" if trainer else f"import a trainer first: {known}"
         raise JobError(told)
     watch = Watch(layout, expect, axes, path, extra, timeout)
-    return import_module(_ADAPTERS[found[0]]).callback(watch, found[0])
+    try:
+        return import_module(_ADAPTERS[found[0]]).callback(watch, found[0])
+    except ModuleNotFoundError as error:
+        raise JobError(f"{found[0]} cannot be imported: {error}") from None

@@ -103,10 +103,13 @@ def plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted((plain(item, depth + 1) for item in value), key=repr)  # another order in every process
     if isinstance(value, Mapping):
-        return [[str(key), plain(item, depth + 1)] for key, item in value.items()]
+        return sorted(([str(key), plain(item, depth + 1)] for key, item in value.items()), key=repr)
     if hasattr(value, "shape") and hasattr(value, "tolist"):
         return _elements(value, depth)
-    return _ADDRESS.sub("", repr(value))
+    try:
+        return _ADDRESS.sub("", repr(value))
+    except Exception as error:
+        raise InputError(f"a {type(value).__name__} cannot be told to other ranks: {error!s:.100}") from None
 
 
 def _elements(array: Any, depth: int) -> Any:

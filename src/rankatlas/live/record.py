@@ -13,7 +13,7 @@ from typing import Any
 
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.border import in_order
-from rankatlas.errors import InputError, JobError, LaunchError, RankSilent
+from rankatlas.errors import InputError, JobError, LaunchError, RankSilent, shown
 from rankatlas.live.jobs import (
     Store,
     current_job,
@@ -63,6 +63,8 @@ def _recorded(
 ) -> LayoutRecord:
     timeout = seconds_given(timeout)
     expected = layout_given(expect)
+    if path is not None and not (isinstance(path, (str, os.PathLike)) and os.fspath(path)):
+        raise InputError(f"path is the name of the file to write, not {shown(path)}")
     job = current_job(engine)
     own = {
         "rank": job.rank,
@@ -104,6 +106,8 @@ def verify(
     Otherwise as `record`.
     """
     named = (axes,) if isinstance(axes, str) else in_order(axes, "axes")
+    if not all(isinstance(name, str) for name in named):
+        raise InputError(f"axes are names such as 'tp' or 'dp+cp', not {shown(axes)}")
     meant = layout_given(expect)
     if meant is None:
         raise InputError("verify needs the layout that is expected; record infers one")
@@ -124,10 +128,13 @@ def _gather(
     """The record of what every rank said, on every rank: rank 0 reads all, and publishes what it makes of them."""
     with store_may_go(rank):
         round_ = Round(store, _TOPIC, rank, world_size, stop=stop)
-        round_.say(_packed({**own, "groups": [_short(one) for one in own["groups"]]}))
-        if rank == 0:
-            return _publish(round_, world_size, timeout, put_together)
-        found = _unpacked(round_.hear(timeout + GRACE))
+        try:
+            round_.say(_packed({**own, "groups": [_short(one) for one in own["groups"]]}))
+            if rank == 0:
+                return _publish(round_, world_size, timeout, put_together)
+            found = _unpacked(round_.hear(timeout + GRACE))
+        finally:
+            round_.end()
     if found["silent"] is not None:
         raise RankSilent(found["refused"], ranks=found["silent"])
     if found["refused"]:
@@ -157,8 +164,10 @@ def _everyone(round_: Round, world_size: int, timeout: float) -> list[dict[str, 
     conflict, gone = round_.conflict(), round_.gave_up()
     if conflict is not None:
         raise JobError(conflict)
-    missing = [gone] if gone is not None else [] if full else round_.missing(started + timeout + GRACE / 2)[0]
-    if missing or not full:
+    missing, asked = ([gone], world_size) if gone is not None else ([], world_size)
+    if gone is None and not full:
+        missing, asked = round_.missing(started + timeout + GRACE / 2)
+    if missing or asked < world_size:
         told = f"ranks {missing}" if missing else f"some of {world_size} ranks"
         raise RankSilent(f"{told} did not come to the record within {timeout:g} s", ranks=missing)
     found = [_long(_unpacked(text)) for text in round_.said(max(started + timeout, time.monotonic() + 1))]

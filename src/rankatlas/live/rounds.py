@@ -17,15 +17,19 @@ from rankatlas.live.jobs import Store, identity
 
 GRACE = 3.0  # seconds the others give rank 0 beyond the timeout, for its answer to arrive
 _HEARD = 1.0  # seconds rank 0 waits for the others to read its answer
-_SLICE = 2.0  # seconds of one wait: a store answers one question at a time, and whoever gave up must not hold it
+# Seconds of one wait: a store answers one question at a time, and whoever gave up must not hold it for long.  Not less,
+# for torch makes a trace of its own stack whenever a wait ends without the key.
+_SLICE = 2.0
 _FEW = 16  # ranks that rank 0 reads by itself where reading is slow
 
 
 class Round:
     """The round that the ranks of a job are in, about one `topic`.
 
-    A process counts its own rounds in the store.  Where it comes to one that is over, and whoever ended it has gone on
-    to the next, it follows: so ranks that try again after a silence meet again.  `stop` ends every wait from outside.
+    A process keeps in the store how many of its rounds have ended.  One that was given up from outside (Ctrl-C) has not
+    ended, so whoever tries again comes back to it.  Where the round has ended for the others, and whoever ended it has
+    gone on to the next, a process follows: so ranks that try again after a silence meet again.  `stop` ends every wait
+    from outside, and nothing is published after it.
     """
 
     def __init__(
@@ -36,22 +40,35 @@ class Round:
         self._world_size = world_size
         self._stop = stop or Event()
         self._me = me or identity()
-        number = store.count(f"{topic}/calls/{self._me}")
+        self._ended = f"{topic}/ended/{self._me}"
+        number = 1 + (int(store.get(self._ended)) if store.has(self._ended) else 0)
         while store.has(f"{topic}/{number}/closed"):
             closer = int(store.get(f"{topic}/{number}/closed"))
             if not store.has(f"{topic}/{number + 1}/rank/{closer}"):
                 break
-            number = store.count(f"{topic}/calls/{self._me}")
-        self._prefix = f"{topic}/{number}"
+            if closer == 0 and self._is_ours(f"{topic}/{number}/rank/{rank}"):
+                break  # what this process said was counted, and the answer holds for it
+            number += 1
+        self._number = number
+        self._topic = topic
 
-    def say(self, text: bytes) -> None:
-        """Publish what this rank has to say, once.
+    def say(self, text: bytes, mark: str = "") -> None:
+        """Publish what this rank has to say, once, and count it among those with the same `mark`.
 
         Raises JobError where another process has spoken for this rank in this round.
         """
-        store, rank = self._store, self._rank
+        store, rank, said = self._store, self._rank, self._me.encode() + b"\n" + text
+        if store.has(self._key(f"rank/{rank}")):
+            before = store.get(self._key(f"rank/{rank}"))
+            if before == said:
+                return  # a call that was interrupted, made again
+            if self._is_ours(self._key(f"rank/{rank}")):
+                self._close(rank)  # and made otherwise: what was said before holds no more
+                self._number += 1
         if store.count(self._key(f"claims/{rank}")) > 1:
             found = store.wait([self._key(f"rank/{rank}")], 1.0)
+            if found and store.get(self._key(f"rank/{rank}")) == said:
+                return  # the interrupted call was still saying it
             other = store.get(self._key(f"rank/{rank}")).partition(b"\n")[0].decode() if found else "a process"
             conflict = (
                 f"rank {rank} was announced before, by {other}, and now by {self._me}: a second job uses the same"
@@ -59,13 +76,20 @@ class Round:
             )
             store.set(self._key("conflict"), conflict.encode())
             raise JobError(conflict)
-        store.set(self._key(f"rank/{rank}"), self._me.encode() + b"\n" + text)
+        # Whoever is counted among all must have been counted among the same: rank 0 compares both when all have come.
+        store.count(self._key(f"same/{mark}"))
+        store.set(self._key(f"rank/{rank}"), said)
         if store.count(self._key("arrived")) == self._world_size:
             store.set(self._key("full"), b"1")
 
-    def count(self, name: str) -> int:
-        """Add one to a counter of this round, and return what it is now."""
-        return self._store.count(self._key(name))
+    def end(self) -> None:
+        """This rank is done with the round, whatever came of it, unless it was given up from outside."""
+        if not self._stop.is_set():
+            self._store.set(self._ended, str(self._number).encode())
+
+    def how_many(self, mark: str) -> int:
+        """How many ranks have said something with this `mark`."""
+        return self._store.count(self._key(f"same/{mark}")) - 1  # asking counts, too
 
     # What rank 0 does.
 
@@ -111,8 +135,9 @@ class Round:
 
         This process may be about to fail, or to end, and may be the one that keeps the store.
         """
+        self._go_on()
         self._store.set(self._key("answer"), f"{readers} ".encode() + text)
-        self._store.set(self._key("closed"), b"0")
+        self._close(0)
         if self._led():
             self._store.set(self._key("call"), b"answer")
         if readers:
@@ -125,7 +150,7 @@ class Round:
         started = time.monotonic()
         self._lead(seconds)
         if not self._wait("answer", seconds - (time.monotonic() - started)):
-            self._store.set(self._key("closed"), str(self._rank).encode())  # who comes later must not count on us
+            self._close(self._rank)  # who comes later must not count on us
             came = self._store.has(self._key("rank/0"))
             raise RankSilent(
                 f"rank 0 gave no answer within {time.monotonic() - started:.1f} s: "
@@ -133,7 +158,7 @@ class Round:
                 ranks=[0],
             )
         readers, _, text = self._store.get(self._key("answer")).partition(b" ")
-        if int(readers) and self.count("read") == int(readers):
+        if int(readers) and self._store.count(self._key("read")) == int(readers):
             self._store.set(self._key("heard"), b"1")
         return text
 
@@ -160,16 +185,27 @@ class Round:
         """Whether a key is published in time; in slices, so that the store is free for others in between."""
         deadline = time.monotonic() + seconds
         while True:
+            self._go_on()
             left = deadline - time.monotonic()
             if self._store.wait([self._key(name)], min(max(left, 0), _SLICE)):
+                self._go_on()
                 return True
             if left <= _SLICE:
                 return False
-            if self._stop.is_set():
-                raise RankSilent("the wait was given up", ranks=[])
+
+    def _is_ours(self, key: str) -> bool:
+        """Whether this very process has said what is under `key`."""
+        return self._store.has(key) and self._store.get(key).startswith(self._me.encode() + b"\n")
+
+    def _go_on(self) -> None:
+        if self._stop.is_set():
+            raise RankSilent("the call was given up", ranks=[])
+
+    def _close(self, by: int) -> None:
+        self._store.set(self._key("closed"), str(by).encode())
 
     def _key(self, name: str) -> str:
-        return f"{self._prefix}/{name}"
+        return f"{self._topic}/{self._number}/{name}"
 
 
 def _packed(texts: list[bytes]) -> bytes:

@@ -130,8 +130,8 @@ def _mismatch(kind: Kind, layout: Mesh | Atlas, families: dict[str, _Table]) -> 
     stray = next((ranks for ranks in given if len(families) > 1 and _likeness(given, table)[0] == 0), None)
     if stray is not None:
         return GroupMismatch(
-            f"{kind.description}: {list(stray)} is no group of {layout}, whichever axes are taken, and so are"
-            f" {len(given) - 1} more",
+            f"{kind.description}: {list(stray)} is no group of {layout}, whichever axes are taken"
+            + (f", and nor are {len(given) - 1} more" if len(given) > 1 else ""),
             kind=kind.description,
             given=list(stray),
             expected=None,
