@@ -50,7 +50,7 @@ def test_ranks_in_unequally_many_groups_make_all_of_them_together(said):
         found = answers["histories"]
         assert (found["how"], found["calls"]) == ("every", 4)
         assert found["members"] == [MESH.group(axis, rank=rank).ranks for axis in MESH.axes]
-        assert found["described"] == f"tp group {rank // 2}"
+        assert found["described"] == f"tp group {rank // 2} of the plan"
         assert found["inside"] - found["after"] == (3 if rank < 2 else 2)
         assert found["named"] == [[3], True]
 

@@ -77,6 +77,7 @@ def main(notation, folder, log, until, dies_in):
                 total.zero_()
                 step += 1
                 if step % EVERY == 0:
+                    dist.barrier()  # all ranks have done this step, also those of other data groups
                     if rank == 0:
                         state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
                         torch.save({**state, "data": sampler.state_dict(), "step": step}, f"{checkpoint}.new")
