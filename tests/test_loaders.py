@@ -78,6 +78,14 @@ class TestTorch:
         next(reading)
         with refused(DataResumeError, "1 of the 3", "batch_size=3"):
             samplers[0].state_dict()
+        samplers[0].set_epoch(0)  # the current one: nothing changes
+        with refused(DataResumeError, "1 of the 3"):
+            samplers[0].state_dict()
+        samplers[0].set_epoch(1)
+        assert samplers[0].state_dict() == sharded(4, 0, micro=3).state_dict() | {"epoch": 1}
+        assert in_order([itertools.islice(loader, 2) for loader in loaders[:1]]) == expected(0, 3, epoch=1) + expected(
+            12, 15, epoch=1
+        )
         samplers[0].load_state_dict(samplers[1].state_dict())
         samplers[0].set_epoch(2)
         assert samplers[0].state_dict()["epoch"] == 2

@@ -162,8 +162,11 @@ def _refuse_useless(ctx: click.Context) -> None:
     for name, needed in _NEEDED:
         if given(name) and not given(needed):
             raise click.UsageError(f"{option(name)} says nothing without {option(needed)}", ctx)
-    if given("check") and given("batch") and not (given("samples") or given("resume")):
-        raise click.UsageError("--batch says nothing beside --check without --samples, of which it leaves a rest", ctx)
+    for name in ("batch", "tail"):
+        if given("check") and given(name) and not (given("samples") or given("resume")):
+            raise click.UsageError(
+                f"--{name} says nothing beside --check without --samples, whose rest it is about", ctx
+            )
 
 
 def _content(path: str) -> Any:
