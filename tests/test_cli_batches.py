@@ -131,5 +131,91 @@ def test_files_that_are_no_state_and_no_samples(run, write, content):
 
 
 def test_too_many_data_ranks_to_prove(run):
-    answer = run("batches", f"dp={2**20}", "-s", str(2**20), "-b", str(2**20), "-m", "1")
-    assert (answer.code, "65,536 are the most" in answer.err) == (2, True)
+    many = ("batches", f"dp={2**20}", "-s", str(2**20), "-b", str(2**20), "-m", "1")
+    shown = run(*many)
+    assert (shown.code, "not proven (1,048,576 data ranks; " in shown.out, "more data ranks" in shown.out) == (
+        0,
+        True,
+        True,
+    )
+    assert run(*many, "--json").json["proven_positions"] is None
+    asked = run(*many, "--prove")
+    assert (asked.code, asked.out, "65,536 are the most" in asked.err) == (2, "", True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["[]", "3", "{}", "null", '"state"', '{"global_batch": "4"}', '{"0": [0, 2], "1": [1, 3]}', "[[0], [1]]",
+     json.dumps({"epoch": 0, "consumed": 0, "seed": 7, "n": "5", "global_batch": 4, "version": 1}),
+     json.dumps({"epoch": 0, "consumed": 0, "seed": 2**64, "n": 5, "global_batch": 4, "version": 1})],
+)  # fmt: skip
+def test_what_is_no_state(run, write, tmp_path, content):
+    samples = tmp_path / "samples.json"
+    samples.write_text('{"0": [0, 2], "1": [1, 3]}')
+    for more in (
+        (),
+        ("--check", str(samples)),
+        ("-s", "5", "--check", str(samples)),
+        ("-s", "5", "-b", "4", "-m", "1"),
+    ):
+        answer = run("batches", "dp=2", "--resume", write(content), *more)
+        assert (answer.code, answer.out) == (2, ""), more
+        assert "this is no state of a ShardedSampler" in answer.err
+
+
+def test_a_check_takes_the_samples_and_the_batch_of_a_state(run, write, tmp_path):
+    samples = tmp_path / "samples.json"
+    samples.write_text('{"0": [0, 2], "1": [1, 3]}')
+    state = {"epoch": 0, "consumed": 0, "seed": 7, "n": 5, "global_batch": 4, "version": 1}
+    both = ("batches", "dp=2", "--resume", write(state), "--check", str(samples))
+    answer = run(*both)
+    assert (answer.code, answer.out) == (0, "4 of 5 samples are read exactly once; 1 is left out, as is allowed\n")
+    assert answer.err == "note: samples 5 and global batch 4 are those of the state\n"
+    for option in ("-s", "-b"):
+        other = run(*both, option, "6")
+        assert (other.code, "6" in other.err, "state" in other.err) == (2, True, True)
+
+
+def test_a_check_of_nothing(run, write):
+    for more in ((), ("-s", "8"), ("-s", "2", "-b", "4")):
+        answer = run("batches", "dp=2", "--check", write({"0": [], "1": []}), *more)
+        assert (answer.code, "nothing is proven" in answer.out) == (1, True)
+
+
+def test_advice_names_options_that_exist(run, write):
+    left = run("batches", "dp=2", "-s", "6", "--check", write({"0": [0, 2], "1": [1, 3]}))
+    assert ("--batch" in left.out, "dropped=" in left.out) == (True, False)
+    assert run("batches", "dp=2", "-s", "6", "-b", "4", "--check", write({"0": [0, 2], "1": [1, 3]})).code == 0
+    again = run("batches", "dp=2", "-s", "5", "--check", write({"0": [0, 1, 2], "1": [3, 4, 0]}))
+    assert ("--tail pad" in again.out, "padded=" in again.out) == (True, False)
+    tail = ("-s", "5", "-b", "6", "--tail", "pad")
+    assert run("batches", "dp=2", *tail, "--check", write({"0": [0, 1, 2], "1": [3, 4, 0]})).code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--resume", "FILE", "--epoch", "1"),
+        ("--resume", "FILE", "--epoch", "0"),
+        ("--policy", "continue"),
+        ("--check", "FILE", "--seed", "1"),
+        ("--check", "FILE", "--epoch", "1"),
+        ("--check", "FILE", "--no-shuffle"),
+        ("--check", "FILE", "--micro", "1"),
+        ("--check", "FILE", "--prove"),
+        ("--check", "FILE", "--batch", "4"),
+        ("--check", "FILE", "--tail", "pad"),
+        ("--check", "FILE", "--resume", "FILE", "--policy", "continue"),
+        ("--no-shuffle", "--seed", "1"),
+    ],
+    ids=" ".join,
+)
+def test_options_that_say_nothing(run, write, arguments):
+    path = write({"0": [0], "1": [1]})
+    answer = run("batches", "dp=2", *(path if word == "FILE" else word for word in arguments))
+    assert (answer.code, answer.out, "says nothing" in answer.err) == (2, "", True)
+
+
+def test_an_epoch_beyond_all_bounds(run):
+    answer = run("batches", "dp=2", "-s", "8", "-b", "4", "-m", "1", "--epoch", str(10**40))
+    assert (answer.code, "at most 128 bits" in answer.err, "(int)" in answer.err) == (2, True, False)

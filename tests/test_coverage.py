@@ -126,6 +126,184 @@ class TestDiagnosis:
         assert (len(answer.missing), len(answer.repeated), answer.covered) == (1024, 1024, 5000)
 
 
+TWO, FOUR, PEERS = DataShard(Mesh(dp=2)), DataShard(Mesh(dp=4)), DataShard(Mesh(dp=2, tp=2))
+
+
+def own(n, size, taken, **named):
+    """What our samplers on `size` data ranks have read after `taken` micro-batches."""
+    shard = DataShard(Mesh(dp=size))
+    return [[m for _, m in zip(range(taken), ShardedSampler(n, shard, rank, **named))] for rank in range(size)]
+
+
+class TestArraysAndTensors:
+    """The same samples, in whatever holds them."""
+
+    def test_of_torch(self):
+        torch = pytest.importorskip("torch")
+        whole = {0: torch.arange(0, 8, 2), 1: torch.arange(1, 8, 2, dtype=torch.int32)}
+        for table in (
+            whole,
+            [*whole.values()],
+            torch.stack([*map(torch.Tensor.long, whole.values())]),
+            {rank: list(read) for rank, read in whole.items()},
+            {rank: [read[:3], read[3]] for rank, read in whole.items()},
+            {rank: [[read[:1], read[1]], (read[2:],)] for rank, read in whole.items()},
+            {rank: read.reshape(2, 2) for rank, read in whole.items()},
+        ):
+            assert coverage(table, TWO).covered == 8
+        assert examined([torch.tensor([]), torch.tensor([0])], TWO).per_data_rank == [0, 1]
+        for bad in (
+            torch.tensor([1.5]),
+            torch.tensor([True]),
+            [torch.tensor(0.5)],
+            torch.ones(2, dtype=torch.bfloat16),
+        ):
+            with refused(IntegerError, "rank 0"):
+                coverage({0: bad}, TWO)
+        with refused(InputError, "cannot be read"):
+            coverage({0: torch.arange(3, device="meta")}, TWO)
+        with refused(InputError, "by rank"):
+            coverage(torch.tensor(3), TWO)
+
+    def test_of_jax(self):
+        numpy = pytest.importorskip("jax.numpy")
+        whole = [numpy.arange(0, 8, 2), numpy.arange(1, 8, 2)]
+        assert coverage(whole, TWO).covered == coverage([*map(list, whole)], TWO).covered == 8
+
+    def test_of_numpy(self):
+        for table in (
+            [[np.array(0)], [np.array([1])]],
+            [[np.int32(0)], np.array(1)],
+            [np.array([0], object), [[[np.uint8(1)]]]],
+        ):
+            assert coverage(table, TWO).covered == 2
+        ragged = np.empty(2, object)
+        ragged[:] = [np.array([0, 2]), np.array([4])]
+        assert coverage([ragged, [1, 3, 5]], TWO).covered == 6
+        assert examined([np.array([]), [0]], TWO).per_data_rank == [0, 1]
+
+    def test_steps_of_our_own_sampler(self):
+        samplers = [ShardedSampler(24, TWO, rank, global_batch=12, micro_batch=3) for rank in range(2)]
+        assert coverage([list(sampler.steps()) for sampler in samplers], TWO, 24).ok
+
+    @pytest.mark.parametrize("bad", [range(2**61), range(2**80), range(-3, 0)], ids=str)
+    def test_ranges_that_cannot_be(self, bad):
+        with refused(InputError, "rank 0"):
+            coverage({0: bad}, TWO)
+
+    def test_lists_without_end(self):
+        endless = []
+        endless.append(endless)
+        with refused(InputError, "lists in lists"):
+            coverage({0: endless}, TWO)
+
+
+class TestNoCauseIsMadeUp:
+    """Tables that several causes explain, and tables whose cause is none of the known shapes."""
+
+    @pytest.mark.parametrize(
+        ("table", "shard"),
+        [
+            ([range(0, 500, 2), range(1, 500, 2)], TWO),
+            ([range(rank, 250, 4) for rank in range(4)], FOUR),
+            ([range(250), range(500, 750)], TWO),
+            ([range(rank * 250, rank * 250 + 62) for rank in range(4)], FOUR),
+            (own(1000, 2, 20, global_batch=12, micro_batch=3, shuffle=False), TWO),
+            (own(1000, 2, 125, global_batch=4, micro_batch=2, shuffle=False), TWO),
+        ],
+    )
+    def test_the_beginning_of_an_epoch(self, table, shard):
+        with refused(DataCoverageError, "unfinished epoch", kinds=("unfinished",)):
+            coverage(table, shard, 1000)
+
+    def test_the_beginning_of_a_shuffled_epoch(self):
+        half = own(1000, 2, 125, global_batch=4, micro_batch=2)
+        with refused(DataCoverageError, "sharded twice", "epoch is unfinished", kinds=("part-of-each-share",)):
+            coverage(half, TWO, 1000)
+        with refused(DataCoverageError, "unfinished", kinds=("missing",)):
+            coverage(own(1000, 2, 90, global_batch=4, micro_batch=2), TWO, 1000)
+
+    @pytest.mark.parametrize(("n", "shuffle"), [(8, False), (1000, False), (1000, True), (1001, True), (10, False)])
+    def test_a_rank_of_each_data_rank_of_a_sampler_over_the_world(self, n, shuffle):
+        table = {rank: torch_distributed(n, 4, rank, shuffle=shuffle) for rank in (0, 2)}
+        words = ("world of 4 ranks", "num_replicas=2", "sharded twice", "leave one of the two out")
+        with refused(DataCoverageError, *words, kinds=("part-of-each-share",)):
+            coverage(table, PEERS, n)
+
+    def test_three_ranks_of_four(self):
+        table = {rank: torch_distributed(60, 4, rank, shuffle=True) for rank in range(3)}
+        assert found(table, PEERS, 60)[0] == "sharded-by-world"
+        agreeing = {0: [0, 4], 1: [0, 4], 2: [3, 7]}
+        assert found(agreeing, PEERS, 8) == ("sharded-twice",)
+
+    def test_peers_that_agree_are_not_sharded_by_the_world(self):
+        with refused(DataCoverageError, "rank 3 reads [1, 4]", ranks=[3]):
+            coverage({0: [0, 2], 1: [0, 2], 2: [1, 3], 3: [1, 4]}, PEERS)
+        assert "sharded-by-world" not in found({0: [0, 2], 1: [0, 2], 2: [1, 3], 3: [1, 4]}, PEERS)
+        assert found({0: [0], 1: [1], 2: [2], 3: [2]}, PEERS)[0] == "peers-disagree"
+
+    def test_peers_of_which_little_is_known(self):
+        few = {rank: torch_distributed(10**5, 2, rank // 2, seed=rank, shuffle=True)[:3] for rank in range(4)}
+        with refused(DataCoverageError, "num_replicas=2", "seeds"):
+            coverage(few, PEERS, 10**5)
+        assert found(few, PEERS, 10**5)[0] == "peers-disagree"
+
+    @pytest.mark.parametrize(
+        ("table", "samples", "kind", "words"),
+        [
+            ([range(0, 1000, 2), []], None, "missing", ("499 are missing", "Data rank 1 reads nothing")),
+            ([range(0, 1000, 2), []], 1000, "missing", ("500 are missing",)),
+            ([range(1000), []], None, "uneven-shares", ("1000, 0 samples", "once")),
+            ([range(100), range(50, 149)], None, "repeated", ("100, 99 samples", "50 reads repeat")),
+            ([range(0, 100, 2), [*range(1, 60, 2), *range(1, 100, 2)]], None, "repeated",
+             ("50, 80 samples", "30 of data rank 1")),
+            ([range(0, 10, 2), [1, 3, 7, 9]], None, "missing", ("5, 4 samples", "1 is missing")),
+            ([range(0, 10, 2), [1, 3, 3, 7, 9]], None, "missing", ("1 is missing", "1 read repeats")),
+            ([[0, 1, 2, 3, 4], [0, 5, 6, 7, 8]], None, "repeated", ("1 read repeats", "padded=1")),
+        ],
+    )  # fmt: skip
+    def test_readers_that_die_restart_and_lose(self, table, samples, kind, words):
+        with refused(DataCoverageError, *words, kinds=(kind,)):
+            coverage(table, TWO, samples)
+
+    @pytest.mark.parametrize("n", [14, 15, 17, 18, 61])
+    @pytest.mark.parametrize("batch", [1, 2, 3])
+    def test_tails_of_batches_dealt_out_in_turn(self, n, batch):
+        shares = [[at for at in range(n) if at // batch % 4 == rank] for rank in range(4)]
+        if len({*map(len, shares)}) > 1:
+            assert found(shares, FOUR) == ("tail-per-rank",)
+
+    @given(st.integers(2, 4), st.integers(2, 60), st.data())
+    def test_no_beginning_of_an_epoch_is_called_sharded_twice(self, size, steps, data):
+        n = size * steps
+        taken = data.draw(st.integers(1, steps - 1))
+        parts = [range(rank, size * taken, size) for rank in range(size)]
+        assert found(parts, DataShard(Mesh(dp=size)), n) == ("unfinished",)
+
+
+class TestWhatIsSaid:
+    def test_of_samples_that_come_again_or_are_left_out(self):
+        padded = coverage({0: [0, 1, 2], 1: [3, 4, 0]}, TWO, 5, padded=1)
+        assert padded.lines() == ["all 5 of 5 samples are read, and 1 read repeats a sample, as is allowed"]
+        assert padded.to_dict()["read"] == 6
+        dropped = coverage([[0, 1], [2, 3]], TWO, 6, dropped=2)
+        assert dropped.lines() == ["4 of 6 samples are read exactly once; 2 are left out, as is allowed"]
+
+    @pytest.mark.parametrize("samples", [None, 1, 8])
+    def test_nothing_read_proves_nothing(self, samples):
+        for shard, table in ((TWO, [[], []]), (DataShard(Mesh(tp=2)), [[], []]), (TWO, {0: []})):
+            with refused(DataCoverageError, "nothing is proven", kinds=("missing",), covered_count=0):
+                coverage(table, shard, samples, dropped=8)
+
+    @pytest.mark.parametrize("allowed", [{"dropped": -1}, {"padded": -1}])
+    def test_less_than_nothing_is_not_allowed(self, allowed):
+        with refused(InputError, f"{next(iter(allowed))}=-1"):
+            coverage([[0], [1]], TWO, **allowed)
+        for bad in (True, 1.0, None, "1"):
+            with refused(IntegerError):
+                coverage([[0], [1]], TWO, **dict.fromkeys(allowed, bad))
+
+
 class TestRefusals:
     @pytest.mark.parametrize("bad", [None, 8, "0,1", b"01", {}, [], {"a": [0]}, {"-1": [0]}, {"²": [0]}])
     def test_no_table(self, bad):
@@ -179,11 +357,29 @@ class TestLoaderStates:
             check_loader_states({0: 0, 1: 0, 5: 0}, 3)
         with refused(DataResumeError, "0, 1, 2, 3, … 99"):
             check_loader_states(range(100), 2)
-        with refused(DataResumeError, "none"):
-            check_loader_states({}, 2)
+        for none in ({}, [], {"world_size": 0}):
+            with refused(DataResumeError, "none for any of 2", missing_states=[0, 1]):
+                check_loader_states(none, 2)
+        with refused(DataResumeError, "of 2 data ranks, and there are none", "where the checkpoint keeps them"):
+            check_loader_states({"world_size": 2}, 2)
+        check_loader_states({"dp-0": 0, "dp-1": 0}, 2)
 
     @pytest.mark.parametrize(
-        "bad", [None, 4, "states", {"dp": 0}, {None: 0}, {-1: 0}, {True: 0}, {"0": 0, "dp_rank_0": 0}, {"9" * 30: 0}]
+        "bad",
+        [
+            None,
+            4,
+            "states",
+            {"dp": 0},
+            {None: 0},
+            {-1: 0},
+            {True: 0},
+            {"0": 0, "dp_rank_0": 0},
+            {"9" * 30: 0},
+            {"dp_rank_-1": 1},
+            {"-1": 1},
+            {"rank=-0": 1},
+        ],
     )
     def test_no_states(self, bad):
         with refused(InputError):

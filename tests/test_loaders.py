@@ -78,6 +78,13 @@ class TestTorch:
         next(reading)
         with refused(DataResumeError, "1 of the 3", "batch_size=3"):
             samplers[0].state_dict()
+        samplers[0].set_epoch(0)  # the current one: nothing changes
+        with refused(DataResumeError, "1 of the 3"):
+            samplers[0].state_dict()
+        samplers[0].set_epoch(1)
+        assert samplers[0].state_dict() == sharded(4, 0, micro=3).state_dict() | {"epoch": 1}
+        own = [expected(first, first + 3, epoch=1) for first in (0, 12)]
+        assert [batch.tolist() for batch in itertools.islice(loaders[0], 2)] == own
         samplers[0].load_state_dict(samplers[1].state_dict())
         samplers[0].set_epoch(2)
         assert samplers[0].state_dict()["epoch"] == 2

@@ -329,6 +329,26 @@ class TestResume:
         with refused(DataResumeError, "remainder 8", "go on here: 8, 12, 16, 24"):
             sampler(96, 2, seed=1, global_batch=20).load_state_dict(state, "continue")
 
+    @pytest.mark.parametrize(
+        ("saved", "own"),
+        [
+            ({"seed": None}, {"seed": 7}),
+            ({"seed": 7}, {"shuffle": False}),
+            ({"n": 100}, {}),
+            ({"consumed": 48}, {"global_batch": 20}),
+            ({"consumed": 96}, {"global_batch": 14, "seed": 2}),
+            ({"consumed": 2, "seed": 2}, {"micro": 2, "size": 4, "global_batch": 8}),
+        ],
+    )
+    def test_no_policy_is_offered_that_is_refused(self, saved, own):
+        named = {"global_batch": 8, "micro": 1, "size": 2} | own
+        size = named.pop("size")
+        state = sampler(96, 2, seed=1, global_batch=8).state_dict() | saved
+        for policy in ("exact", "continue"):
+            with pytest.raises(DataResumeError) as caught:
+                sampler(96, size, **named).load_state_dict(state, policy)
+            assert "'continue'" not in str(caught.value)
+
     def test_more_consumed_than_there_is(self):
         state = sampler(10, 1, global_batch=4, tail="pad").state_dict() | {"consumed": 12}
         with refused(DataResumeError, "12 samples", "8"):
@@ -352,6 +372,9 @@ class TestResume:
             good | {"epoch": -1},
             good | {"seed": -1},
             good | {"seed": [1]},
+            good | {"seed": 2**64},
+            good | {"n": 2**63},
+            good | {"epoch": 10**40},
             good | {"n": 0},
             good | {"global_batch": 0},
             good | {"version": 2},

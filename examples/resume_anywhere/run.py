@@ -88,6 +88,8 @@ def main():
             assert well == (dies_in < 0), f"{notation} did not end as it should\n{errors_of(folder, log)}"
             stop = dies_in // 5 * 5 if dies_in >= 0 else UNTIL  # the last checkpoint
             logs = lines_of(folder, log)
+            reached = [any("samples" in line and line["step"] == stop - 1 for line in lines) for lines in logs]
+            assert reached == [True] * world, f"{notation} has no logs up to step {stop}\n{errors_of(folder, log)}"
             read += sequence(logs, start, stop)
             seen |= losses(logs, start, stop)
             end = f"killed inside step {dies_in}, checkpoint of step {stop}" if dies_in >= 0 else "finished"

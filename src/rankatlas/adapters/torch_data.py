@@ -30,12 +30,13 @@ class TorchSampler(Sampler[int]):
 
     def __init__(self, sampler: ShardedSampler) -> None:
         self.sampler = sampler
-        self._handed_out = 0  # of the current micro-batch
+        self._handed_out = 0  # of the micro-batch below
+        self._inside = (0, 0)  # epoch and samples consumed where they were handed out
 
     def __iter__(self) -> Iterator[int]:
         for indexes in self.sampler:
             for place, index in enumerate(indexes.tolist()):
-                self._handed_out = place + 1
+                self._handed_out, self._inside = place + 1, (self.sampler.epoch, self.sampler.consumed)
                 yield index
 
     def __len__(self) -> int:
@@ -48,7 +49,7 @@ class TorchSampler(Sampler[int]):
     def state_dict(self) -> dict[str, Any]:
         """As `ShardedSampler.state_dict`.  Raises DataResumeError inside a micro-batch."""
         micro = self.sampler.plan.micro_batch
-        if self._handed_out % micro:
+        if self._handed_out % micro and self._inside == (self.sampler.epoch, self.sampler.consumed):
             raise DataResumeError(
                 f"{self._handed_out} of the {micro} samples of a micro-batch are handed out, and a state counts whole"
                 f" micro-batches\ngive the loader batch_size={micro}, or use TorchBatchSampler",

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from rankatlas.cli.common import axes_given, leave, print_json, read, source_options, strict_option, tell_notes
 from rankatlas.cli.streams import say
+from rankatlas.core.sizes import checked_size
 from rankatlas.errors import InputError, shown
 from rankatlas.job import Job
 from rankatlas.sampling import DataShard, ShardedSampler
 from rankatlas.sampling.sampler import TAILS
 from rankatlas.sampling.shard import DEFAULT_AXES
-from rankatlas.sampling.state import POLICIES
+from rankatlas.sampling.state import POLICIES, checked_state
 from rankatlas.views.text import members, table
 
 _PAGE = 16  # data ranks that are listed
 _SAMPLES = 8  # samples of a micro-batch that are listed
 _PROVEN_UNASKED = 1 << 22  # positions that take a second or two
 _MOST_DATA_RANKS = 1 << 16  # of which a proof goes through every one
+_WAYS = (
+    "give --samples and the --batch whose rest of {} samples fills none",
+    "give --samples, the --batch that {} more samples fill up, and --tail pad",
+)
+# Options that say nothing beside another one, or without it.
+_EXCLUDED = (
+    *product(("check",), ("seed", "no_shuffle", "epoch", "policy", "micro", "prove")),
+    ("resume", "epoch"),
+    ("no_shuffle", "seed"),
+)
+_NEEDED = (("policy", "resume"),)
 
 
 @click.command(
@@ -71,14 +85,18 @@ def command(
     With --check, what a sampler of your own gave each rank is held against LAYOUT instead; exit code 1 where samples
     are read twice or never, or peers disagree.
     """
+    _refuse_useless(ctx)
     _need_numpy()
+    state = checked_state(_content(resume)) if resume is not None else {}
     job = read(words, format, world_size)
     tell_notes(job)
     shard = DataShard(job.layout, axes_given(axes) if axes else DEFAULT_AXES)
-    state = _content(resume, "state") if resume else {}
-    batch = _setting(batch, state.get("global_batch"), job, "global_batch")
     if check is not None:
+        if state:
+            samples, batch = _of_state(state, samples, batch)
+        batch = _setting(batch, None, job, "global_batch")
         leave(ctx, [job], strict, _check(check, shard, samples, batch, tail, as_json))
+    batch = _setting(batch, state.get("global_batch"), job, "global_batch")
     micro = _setting(micro, None, job, "micro_batch")
     accumulation = _setting(None, None, job, "accumulation")
     if batch is None and micro is not None and accumulation is not None:
@@ -109,7 +127,8 @@ def command(
     first = sampler(0)
     positions = first.micro_batches * first.plan.micro_step
     proof = None
-    if prove or positions <= _PROVEN_UNASKED:
+    unproven = "" if prove else _unproven(shard, positions)
+    if not unproven:
         proof = _prove([sampler(rank) for rank in range(_few_enough(shard))], positions)
     shown_ranks = range(min(shard.data_size, _PAGE))
     rows = [_row(sampler(rank)) for rank in shown_ranks]
@@ -117,7 +136,7 @@ def command(
     if as_json:
         print_json(facts)
     else:
-        say("\n".join(_lines(first, facts)))
+        say("\n".join(_lines(first, facts, unproven)))
     leave(ctx, [job], strict)
 
 
@@ -128,14 +147,45 @@ def _need_numpy() -> None:
         raise InputError("rankatlas batches needs numpy: pip install rankatlas[numpy]") from None
 
 
-def _content(path: str, what: str) -> Any:
-    """The JSON in `path`, which must be an object."""
-    from rankatlas.dialects.reading import read_content
+def _refuse_useless(ctx: click.Context) -> None:
+    """Raise UsageError where an option would be given and change nothing."""
 
-    content = read_content(path)
-    if not isinstance(content, Mapping):
-        raise InputError(f"{shown(path)} holds no {what}: it must be a JSON object, not {shown(content)}")
-    return content
+    def given(name: str) -> bool:
+        return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+
+    def option(name: str) -> str:
+        return f"--{name.replace('_', '-')}"
+
+    for name, useless in _EXCLUDED:
+        if given(name) and given(useless):
+            raise click.UsageError(f"{option(useless)} says nothing beside {option(name)}: leave one of them out", ctx)
+    for name, needed in _NEEDED:
+        if given(name) and not given(needed):
+            raise click.UsageError(f"{option(name)} says nothing without {option(needed)}", ctx)
+    for name in ("batch", "tail"):
+        if given("check") and given(name) and not (given("samples") or given("resume")):
+            raise click.UsageError(
+                f"--{name} says nothing beside --check without --samples, whose rest it is about", ctx
+            )
+
+
+def _content(path: str) -> Any:
+    """Whatever the JSON in `path` is."""
+    from rankatlas.dialects.content import parse
+    from rankatlas.dialects.sources import read_text
+
+    return parse(read_text(path).strip(), path)
+
+
+def _of_state(state: Mapping[str, Any], samples: int | None, batch: int | None) -> tuple[int, int]:
+    """The samples and the global batch of a state, for a check; options that say something else are refused."""
+    for name, given, saved in (("samples", samples, state["n"]), ("batch", batch, state["global_batch"])):
+        if given not in (None, saved):
+            raise InputError(
+                f"--{name} is {given}, and in the state of --resume it is {saved}; leave one of the two out"
+            )
+    say(f"note: samples {state['n']} and global batch {state['global_batch']} are those of the state", err=True)
+    return state["n"], state["global_batch"]
 
 
 def _setting(given: int | None, saved: object, job: Job, setting: str) -> Any:
@@ -150,15 +200,30 @@ def _check(path: str, shard: DataShard, samples: int | None, batch: int | None, 
     """Hold what a sampler gave against the layout and print what was found; the exit code."""
     from rankatlas.sampling.coverage import examined
 
-    given = _content(path, "samples by rank")
-    rest = samples % batch if samples and batch and batch > 0 else 0
-    allowed = {"dropped": rest} if tail == "drop" else {"padded": (batch or 0) - rest if rest and tail == "pad" else 0}
-    found = examined(given, shard, samples, **allowed)
+    given = _content(path)
+    if not isinstance(given, Mapping):
+        raise InputError(f"{shown(path)} holds no samples by rank: it must be a JSON object, not {shown(given)}")
+    if batch is not None:
+        batch = checked_size("batch", batch, label="the global batch")
+    rest = samples % batch if samples and batch else 0
+    allowed: dict[str, Any] = (
+        {"dropped": rest} if tail == "drop" else {"padded": (batch or 0) - rest if rest and tail == "pad" else 0}
+    )
+    found = examined(given, shard, samples, ways=_WAYS, **allowed)
     if as_json:
         print_json({"notation": str(shard.mesh), "data_axes": list(shard.axes), **found.to_dict()})
     else:
         say("\n".join(found.lines()))
     return 0 if found.ok else 1
+
+
+def _unproven(shard: DataShard, positions: int) -> str:
+    """Why an epoch is not proven unasked, or nothing."""
+    if shard.data_size > _MOST_DATA_RANKS:
+        return f"{shard.data_size:,} data ranks; a proof goes through at most {_MOST_DATA_RANKS:,}"
+    if positions > _PROVEN_UNASKED:
+        return f"{positions:,} positions; --prove goes through every one"
+    return ""
 
 
 def _few_enough(shard: DataShard) -> int:
@@ -223,7 +288,7 @@ def _facts(
     }
 
 
-def _lines(first: ShardedSampler, facts: dict[str, Any]) -> list[str]:
+def _lines(first: ShardedSampler, facts: dict[str, Any], unproven: str) -> list[str]:
     plan, place, epoch = first.plan, facts["next"], first.epoch
     along = " × ".join(f"{axis}={first.shard.mesh.size(axis)}" for axis in first.shard.axes) or "no data axis"
     same = facts["ranks_per_data_rank"]
@@ -239,7 +304,7 @@ def _lines(first: ShardedSampler, facts: dict[str, Any]) -> list[str]:
         told.append(f"{first.consumed:,} samples of epoch {epoch} are consumed")
     proof = facts["proven_positions"]
     if proof is None:
-        told.append("not proven: --prove goes through every position of the epoch")
+        told.append(f"not proven ({unproven})")
     else:
         what = "once" if not first.padded else f"once and {first.padded} again"
         told.append(f"proven: all {proof:,} positions of epoch {epoch} are read by one data rank, every sample {what}")

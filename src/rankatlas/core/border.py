@@ -33,6 +33,10 @@ def as_int(value: object, what: str) -> int:
     if number is not None and number.bit_length() <= _MOST_BITS:
         return number
     kind = type(value).__name__
+    if number is not None:
+        raise IntegerError(
+            f"{what} must be an integer of at most {_MOST_BITS} bits, not {shown(number)}", what=what, value=value
+        )
     raise IntegerError(f"{what} must be an integer, not {shown(value)} ({kind})", what=what, value=value)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rankatlas.core.border import as_int
-from rankatlas.errors import DataCoverageError, InputError, IntegerError, RankError, shown
-from rankatlas.sampling.diagnosis import Finding, Reading, findings_of
-from rankatlas.sampling.order import MOST_SAMPLES
+from rankatlas.errors import DataCoverageError, InputError
+from rankatlas.sampling.diagnosis import WAYS, Finding, Reading, findings_of
 from rankatlas.sampling.order import samples as sample_count
+from rankatlas.sampling.shapes import same
 from rankatlas.sampling.shard import DataShard
+from rankatlas.sampling.table import samples_by_rank as table_of
 
 if TYPE_CHECKING:
     import numpy
@@ -24,9 +24,10 @@ _DENSE = 64  # a table of all samples is made where there are at most this many 
 
 
 class Coverage:
-    """What samples were read by whom: `samples`, `covered`, `per_data_rank` (of the first few), `findings`.
+    """What samples were read by whom: `samples`, `covered`, `read`, `per_data_rank` (of the first few), `findings`.
 
-    `unheard` counts ranks the table says nothing about while a peer of theirs is in it.
+    `read` counts every time that a data rank reads a sample, so also those that come again.  `unheard` counts ranks the
+    table says nothing about while a peer of theirs is in it.
     """
 
     __slots__ = (
@@ -35,6 +36,7 @@ class Coverage:
         "first_covered",
         "missing",
         "per_data_rank",
+        "read",
         "repeated",
         "samples",
         "unheard",
@@ -45,6 +47,7 @@ class Coverage:
         self,
         samples: int,
         counts: _Counts,
+        read: int,
         per_data_rank: list[int],
         unheard: int,
         wrong_ranks: list[int],
@@ -52,6 +55,7 @@ class Coverage:
     ) -> None:
         self.samples = samples
         self.covered = counts.number
+        self.read = read
         self.first_covered = counts.covered
         self.missing = counts.missing
         self.repeated = counts.repeated
@@ -67,8 +71,13 @@ class Coverage:
 
     def lines(self) -> list[str]:
         """What was found, in sentences."""
-        told = [finding.text for finding in self.findings]
-        return told or [f"all {self.covered} of {self.samples} samples are read exactly once"]
+        if self.findings:
+            return [finding.text for finding in self.findings]
+        missing, again = self.samples - self.covered, self.read - self.covered
+        told = f"{'' if missing else 'all '}{self.covered} of {self.samples} samples are read"
+        told += f", and {again} read{' repeats' if again == 1 else 's repeat'} a sample" if again else " exactly once"
+        told += f"; {missing} {'is' if missing == 1 else 'are'} left out" if missing else ""
+        return [f"{told}, as is allowed" if missing or again else told]
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -76,6 +85,7 @@ class Coverage:
             "ok": self.ok,
             "samples": self.samples,
             "covered": self.covered,
+            "read": self.read,
             "missing": self.missing,
             "repeated": self.repeated,
             "per_data_rank": self.per_data_rank,
@@ -95,10 +105,11 @@ def coverage(
 ) -> Coverage:
     """Prove that an epoch reads every sample exactly once, or say what is wrong and how that comes about.
 
-    `samples_by_rank` maps ranks (ints, or their digits) to the samples they read, in order, as ints, arrays or batches
-    of them; or it lists them by rank.  Ranks may be left out as long as one of every data rank is there.  `samples` is
-    the size of the data set, by default one more than the largest index read.  `dropped` samples may be missing and
-    `padded` may come twice.  Cost: O(samples read) time, at most one byte per sample of memory beside them.
+    `samples_by_rank` maps ranks (ints, or their digits) to the samples they read, in order, as ints, arrays or tensors
+    of any framework, or batches of them; or it lists them by rank.  Ranks may be left out as long as one of every data
+    rank is there.  `samples` is the size of the data set, by default one more than the largest index read.  `dropped`
+    samples may be missing and `padded` reads may repeat one; where nothing is read, nothing is proven.  Cost:
+    O(samples read) time, at most one byte per sample of memory beside them.
 
     Raises DataCoverageError with a diagnosis, RankError, InputError, IntegerError (what is no table of samples).
 
@@ -128,95 +139,35 @@ def examined(
     *,
     dropped: int = 0,
     padded: int = 0,
+    ways: tuple[str, str] = WAYS,
 ) -> Coverage:
-    """As `coverage`, with what was found as a value and no error for it."""
-    by_rank = _arrays(samples_by_rank, shard)
-    dropped, padded = as_int(dropped, "dropped"), as_int(padded, "padded")
+    """As `coverage`, with what was found as a value and no error for it.
+
+    `ways` are how the caller's user allows that samples are dropped and padded.
+    """
+    by_rank = table_of(samples_by_rank, shard)
+    dropped, padded = _allowed(dropped, "dropped"), _allowed(padded, "padded")
     by_data_rank: dict[int, Array] = {}
     wrong: list[int] = []
     for rank, read in by_rank.items():
         first = by_data_rank.setdefault(shard.data_rank(rank), read)
-        if first is not read and not _same(first, read):
+        if first is not read and not same(first, read):
             wrong.append(rank)
     highest = max((int(read.max()) for read in by_rank.values() if read.size), default=-1)
-    n = sample_count(samples) if samples is not None else max(1, highest + 1)
+    n = sample_count(samples) if samples is not None else highest + 1
     counts = _Counts(list(by_data_rank.values()), n)
-    reading = Reading(shard, by_rank, by_data_rank, n, counts.number, wrong, dropped, padded)
+    reading = Reading(shard, by_rank, by_data_rank, n, counts.number, wrong, dropped, padded, ways)
     lengths = [len(by_data_rank[rank]) for rank in sorted(by_data_rank)[:_LISTED]]
     unheard = sum(shard.agreement_group(shard.mesh.first_rank).size for _ in by_data_rank) - len(by_rank)
-    return Coverage(n, counts, lengths, unheard, wrong[:_LISTED], findings_of(reading))
+    return Coverage(n, counts, reading.read, lengths, unheard, wrong[:_LISTED], findings_of(reading))
 
 
-def _same(one: Array, other: Array) -> bool:
-    return len(one) == len(other) and bool((one == other).all())
-
-
-def _arrays(table: object, shard: DataShard) -> dict[int, Array]:
-    """rank → its samples as a flat int64 array, ranks ascending."""
-    if isinstance(table, Mapping):
-        pairs = [(_rank(key), read) for key, read in table.items()]
-    elif isinstance(table, Iterable) and not isinstance(table, (str, bytes)):
-        pairs = list(enumerate(table, start=shard.mesh.first_rank))
-    else:
-        raise InputError(f"samples by rank are a mapping of ranks, or a list by rank, not {shown(table)}")
-    if not pairs:
-        raise InputError("samples by rank are empty: nothing is known of any rank")
-    pairs.sort(key=lambda pair: pair[0])
-    for (rank, _), (following, _) in pairwise(pairs):
-        if rank == following:
-            raise InputError(f"rank {rank} stands twice in the samples by rank")
-    first, size = shard.mesh.first_rank, shard.mesh.world_size
-    for rank in (pairs[0][0], pairs[-1][0]):
-        if not first <= rank < first + size:
-            raise RankError(
-                f"rank {rank} of the samples by rank is not in {shard.mesh}, whose ranks are {first} to"
-                f" {first + size - 1}",
-                rank=rank,
-                first_rank=first,
-                world_size=size,
-            )
-    return {rank: _array(rank, read) for rank, read in pairs}
-
-
-def _rank(key: object) -> int:
-    if isinstance(key, str):
-        if not (key.isascii() and key.isdigit() and len(key) < 20):
-            raise InputError(f"samples by rank have ranks as keys, not {shown(key)}")
-        return int(key)
-    return as_int(key, "a rank")
-
-
-def _array(rank: int, read: object) -> Array:
-    """The samples of one rank, flat; batches of them may have different lengths."""
-    import numpy
-
-    flat: Any = read
-    if not isinstance(read, numpy.ndarray):
-        if isinstance(read, (str, bytes, Mapping)) or not isinstance(read, Iterable):
-            raise InputError(f"the samples of rank {rank} are a list of ints, not {shown(read)}")
-        flat = []
-        for item in read:
-            if isinstance(item, Iterable) and not isinstance(item, (str, bytes, Mapping)):
-                flat.extend(item)
-            else:
-                flat.append(item)
-        if not flat:
-            return numpy.empty(0, numpy.int64)
-        if any(type(item) is not int for item in flat):
-            flat = [as_int(item, f"a sample of rank {rank}") for item in flat]
-        if not 0 <= min(flat) <= max(flat) < MOST_SAMPLES:
-            raise _bad_sample(rank, min(flat) if min(flat) < 0 else max(flat))
-        return numpy.array(flat, dtype=numpy.int64)
-    if flat.dtype.kind not in "iu":
-        raise IntegerError(f"the samples of rank {rank} must be integers, not {flat.dtype}", what="samples", value=rank)
-    if flat.size and not 0 <= int(flat.min()) <= int(flat.max()) < MOST_SAMPLES:
-        raise _bad_sample(rank, int(flat.min()) if flat.min() < 0 else int(flat.max()))
-    found: Array = flat.reshape(-1).astype(numpy.int64, copy=False)
-    return found
-
-
-def _bad_sample(rank: int, sample: int) -> InputError:
-    return InputError(f"rank {rank} reads sample {shown(sample)}: samples count from 0, up to 2**62")
+def _allowed(number: object, what: str) -> int:
+    """How many samples may be `what`.  Raises InputError (below 0), IntegerError."""
+    count = as_int(number, what)
+    if count < 0:
+        raise InputError(f"{what}={count}: it is the number of samples that may be so, 0 or more")
+    return count
 
 
 class _Counts:

@@ -36,6 +36,8 @@ def check_loader_states(saved: Mapping[Any, Any] | Iterable[Any], data_size: int
         )
     if in_a_row and number == size:
         return
+    if not ranks:
+        raise _refusal(f"there are no loader states: there is none for any of {size} data ranks", ranks, size)
     gone = [rank for rank in ranks if rank >= size]
     if gone:
         why = f"{_listed(gone)} would be loaded by nobody, so what those ranks had read is forgotten"
@@ -47,9 +49,9 @@ def check_loader_states(saved: Mapping[Any, Any] | Iterable[Any], data_size: int
 
 
 def _refusal(told: str, ranks: list[int], size: int) -> DataResumeError:
+    here = f"resume on {len(ranks)} data ranks" if ranks else "look where the checkpoint keeps them"
     return DataResumeError(
-        f"{told}\nresume on {len(ranks)} data ranks, or begin the epoch anew on all; the one state of a ShardedSampler"
-        " resumes any number",
+        f"{told}\n{here}, or begin the epoch anew on all; the one state of a ShardedSampler resumes any number",
         state=None,
         changed={},
         orphaned_states=[rank for rank in ranks if rank >= size],
@@ -87,8 +89,10 @@ def _ranks(saved: object) -> tuple[list[int], int | None]:
 def _rank(key: object) -> int:
     """The data rank that a key names."""
     if isinstance(key, str):
-        digits = key[len(key.rstrip("0123456789")) :]
-        if digits and len(digits) < 20:
+        name = key.rstrip("0123456789")
+        digits = key[len(name) :]
+        # In "dp-3" the hyphen joins a name and a rank; in "-3" and "dp_rank_-3" it is a minus.
+        if digits and len(digits) < 20 and not (name.endswith("-") and not name[-2:-1].isalnum()):
             return int(digits)
     else:
         try:
