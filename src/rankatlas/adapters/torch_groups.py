@@ -170,7 +170,8 @@ def open_groups(
     `torch.distributed.new_group`; `wait` bounds the agreement, in seconds.  Descriptions say axis and index ("tp group
     3 of the plan"), and so do torch's messages.  Where all ranks are in equally many groups, each makes one call per
     set of axes, for its own group; else every rank makes all of them (`handles.how` says which).  Partial sets are
-    always made by all.  Under torch's `fake` backend there is nobody to agree with, which `handles.agreement.skipped` says.
+    always made by all.  Under torch's `fake` backend there is nobody to agree with, which `handles.agreement.skipped`
+    says.
 
     Cost: one agreement, then O(sets of axes) calls, each O(members).
 
