@@ -8,6 +8,9 @@ from collections.abc import Callable
 from rankatlas.errors import SourceError, shown
 
 _TOKEN = re.compile(r"\s*(?:(\d{1,18})|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))")
+_ASSIGNS = re.compile(r"\s*([A-Za-z_]\w*)\s*(<<|>>|[-+*/%&|^])?=(?!=)(.*)", re.DOTALL)
+_STEPS = re.compile(r"\s*(?:([A-Za-z_]\w*)\s*(\+\+|--)|(\+\+|--)\s*([A-Za-z_]\w*))\s*")
+_MOST_TEXT = 4096
 _MOST_TOKENS = 200
 _MOST = 1 << 62
 
@@ -32,6 +35,25 @@ def integer(text: str, value: Callable[[str], int]) -> int:
     if rest != len(tokens):
         raise SourceError(f"$(({shown(text)})) cannot be read", source=text)
     return result
+
+
+def assigned(text: str) -> list[tuple[str, str]]:
+    """The names that `((text))` gives a value, each with the expression of it.
+
+    >>> assigned("TP=4, PP*=2+1"), assigned("n++"), assigned("a == 2")
+    ([('TP', '4'), ('PP', 'PP*(2+1)')], [('n', 'n+1')], [])
+    """
+    found = []
+    for part in text[:_MOST_TEXT].split(","):
+        match = _ASSIGNS.fullmatch(part)
+        if match:
+            name, sign, value = match.groups()
+            found.append((name, f"{name}{sign}({value})" if sign else value.strip()))
+        step = _STEPS.fullmatch(part)
+        if step:
+            name, sign = step[1] or step[4], (step[2] or step[3])[0]
+            found.append((name, f"{name}{sign}1"))
+    return found
 
 
 def _sum(tokens: list[int | str], place: int, depth: int) -> tuple[int, int]:

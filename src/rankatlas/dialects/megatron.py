@@ -11,6 +11,7 @@ from __future__ import annotations
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.dialects.given import Given
+from rankatlas.dialects.megatron_names import slips
 from rankatlas.dialects.megatron_settings import settings_of
 from rankatlas.dialects.picking import not_understood, refuse_unresolved, world_needed, world_of
 from rankatlas.errors import ArgumentsError, SourceError, shown
@@ -192,7 +193,12 @@ def _expert_notes(given: Given, facts: dict[str, Fact], world: int) -> list[str]
 
 def _left_out(given: Given) -> list[str]:
     """Notes on what says something about groups and is no axis here."""
-    notes = not_understood(given, _OTHER)
+    near = slips(given, (*_OTHER, *_OWN))
+    notes = [
+        f"{name}={shown(given[name])} is not understood and was left out; did you mean {meant}?"
+        for name, meant in near.items()
+    ][:20]
+    notes += not_understood(given, (*_OTHER, *near))
     instances = given.at("num_distributed_optimizer_instances")
     if isinstance(instances, int) and instances > 1:
         notes.append(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from rankatlas.dialects.given import Given
+from rankatlas.errors import ArgumentsError, shown
 from rankatlas.job import Fact
 
 PICTURE = "pipeline_model_parallel_layout"
@@ -42,10 +43,19 @@ def layers_in(picture: str) -> list[int] | None:
 
 
 def shared_out(given: Given, stages: int) -> dict[str, Fact]:
-    """The settings `stage_layers` and `virtual_stages`, or `layer_split`, where the arguments say them."""
+    """The settings `stage_layers` and `virtual_stages`, or `layer_split`, where the arguments say them.
+
+    Raises ArgumentsError where the stages do not divide the parts of a picture.
+    """
     picture = given.at(PICTURE)
     layers = layers_in(picture) if isinstance(picture, str) else None
-    if layers is not None and len(layers) % stages == 0:
+    if layers is not None and len(layers) % stages:
+        raise ArgumentsError(
+            f"{PICTURE}={shown(picture)} ({given.origin(PICTURE)}) has {len(layers)} parts, which {stages} pipeline"
+            " stages do not divide; Megatron refuses it\ngive as many parts as stages, or a multiple of it",
+            names=(PICTURE,),
+        )
+    if layers is not None:
         origin = given.origin(PICTURE)
         found = {"stage_layers": Fact("stage_layers", layers, origin)}
         if len(layers) > stages:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.megatron_pipeline import shared_out
 from rankatlas.dialects.picking import numbers
-from rankatlas.errors import shown
+from rankatlas.errors import ArgumentsError, shown
 from rankatlas.job import Fact
 
 _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -37,6 +37,11 @@ def settings_of(given: Given, sizes: Mapping[str, Fact], default: str) -> tuple[
     """The settings of a job and notes on what could not be understood; `sizes` are the axes', `default` its origin."""
     facts, notes = numbers(given, _NAMES)
     found = {fact.name: fact for fact in facts}
+    if _groups_off(given):
+        notes.append(
+            f"num_query_groups={shown(given.at('num_query_groups'))} has no effect without --group-query-attention:"
+            " there are as many heads of keys and values as attention heads"
+        )
     _fill_heads(given, found, default)
     _fill_batch(found, sizes, default)
     _fill_stages(given, found, sizes)
@@ -51,10 +56,17 @@ def settings_of(given: Given, sizes: Mapping[str, Fact], default: str) -> tuple[
     return list(found.values()), notes + ([] if "stage_layers" in found else _layout_note(given))
 
 
+def _groups_off(given: Given) -> bool:
+    """Whether the option of query groups stands without its flag; a configuration object has no flag and needs none."""
+    if given.kind != "script" or "group_query_attention" in given.unresolved:
+        return False
+    return bool(given.at("num_query_groups")) and given.at("group_query_attention") is None
+
+
 def _fill_heads(given: Given, found: dict[str, Fact], default: str) -> None:
     groups, _ = numbers(given, {"kv_heads": ("num_query_groups", "multi_query_group_num")})
     asked = given.at("group_query_attention")
-    if groups and asked is not False:
+    if groups and asked is not False and not _groups_off(given):
         found["kv_heads"] = groups[0]
     elif "heads" in found:
         found["kv_heads"] = Fact("kv_heads", found["heads"].value, f"{default}: as many as heads")
@@ -76,10 +88,20 @@ def _fill_stages(given: Given, found: dict[str, Fact], sizes: Mapping[str, Fact]
     each, layers, stages = given.at(name), found.get("layers"), sizes["pp"].value
     if "virtual_stages" in found or layers is None or not isinstance(each, int) or isinstance(each, bool) or each < 1:
         return
-    if layers.value % (stages * each) == 0:
-        found["virtual_stages"] = Fact(
-            "virtual_stages", layers.value // stages // each, f"{given.origin(name)} ({each} layers in each)"
+    if layers.value % stages:
+        return  # said of the stages themselves
+    if layers.value // stages % each:
+        own = layers.value // stages
+        legal = [size for size in range(1, min(own, 1 << 12) + 1) if own % size == 0]
+        raise ArgumentsError(
+            f"{name}={each} ({given.origin(name)}) must divide the {own} layers of a stage ({layers.value} layers on"
+            f" {stages} stages), and leaves {own % each} over; Megatron refuses it\n"
+            f"legal: {', '.join(map(str, legal[:12]))}{', …' if len(legal) > 12 else ''}",
+            names=(name,),
         )
+    found["virtual_stages"] = Fact(
+        "virtual_stages", layers.value // stages // each, f"{given.origin(name)} ({each} layers in each)"
+    )
 
 
 def _zero(given: Given) -> Fact | None:

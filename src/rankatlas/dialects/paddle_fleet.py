@@ -6,6 +6,7 @@ Source: `_init_hybrid_parallel_env` in paddle/distributed/fleet/fleet.py (Paddle
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from rankatlas.core import Mesh
 from rankatlas.core.sizes import resolve
@@ -66,7 +67,7 @@ def read(given: Given, world_size: int | None) -> Job:
             format="paddle-fleet",
             source=given.source,
             facts=result[1],
-            notes=[*given.notes, *notes, *not_understood(given.flat(["", "hybrid_configs"]), _known())],
+            notes=[*given.notes, *notes, *_left_out(given)],
         )
     atlas, more = layout_of({axis: fact.value for axis, fact in facts.items()}, order, world, facts)
     return Job(
@@ -74,8 +75,22 @@ def read(given: Given, world_size: int | None) -> Job:
         format="paddle-fleet",
         source=given.source,
         facts=[fact for axis, fact in facts.items() if fact.value > 1],
-        notes=[*given.notes, *notes, *more],
+        notes=[*given.notes, *notes, *more, *_left_out(given)],
     )
+
+
+def _left_out(given: Given) -> list[str]:
+    """Notes on names that fleet does not know, the nearest one offered."""
+    held = given.flat(["", "hybrid_configs"])
+    near = {}
+    for name, _ in zip(held, range(200)):
+        found = get_close_matches(name[:40], _known(), n=1, cutoff=0.8) if name not in _known() else []
+        if found and not name.endswith(("_configs", "_degree")) and held[name] not in (None, -1, 0, 1, False, ""):
+            near[name] = found[0]
+    notes = [
+        f"{name}={shown(held[name])} is not understood and was left out; did you mean {near[name]}?" for name in near
+    ]
+    return [*notes, *not_understood(held, (*_known(), *near))]
 
 
 def _known() -> tuple[str, ...]:

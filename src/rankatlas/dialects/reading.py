@@ -69,7 +69,8 @@ def is_command_line(source: str) -> bool:
     >>> is_command_line("train.py --tp 2"), is_command_line("dp=2 tp=4")
     (True, False)
     """
-    return (" --" in source or (source.startswith("--") and len(source) > 2)) and not os.path.exists(source)
+    options = " --" in source or (source.startswith("--") and len(source) > 2)
+    return (options or (" " in source and is_script(source))) and not os.path.exists(source)
 
 
 def read_content(source: str) -> Any:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rankatlas.dialects.arithmetic import integer
+from rankatlas.dialects.arithmetic import assigned, integer
 from rankatlas.dialects.given import Given, nested
+from rankatlas.dialects.launch_options import MARK, OPTION, SHORT, Item, elastic, mark, options, world_of_launcher
 from rankatlas.dialects.literals import value_of
+from rankatlas.dialects.shell_builtins import changed
 from rankatlas.dialects.shell_words import Word, commands
 from rankatlas.errors import SourceError, shown
 
@@ -21,50 +23,17 @@ _A_START = re.compile(
     r"(?:export[ \t]+\w+=|torchrun|deepspeed|accelerate launch|srun|mpirun|python[\d.]*|fleetrun)\b",
     re.MULTILINE,
 )
-_OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _DIRECTIVE = re.compile(r"^#(?:SBATCH|PBS)\s+(.*)$", re.MULTILINE)
-_OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:[./][A-Za-z_]\w*)+)=")
-_OPENS = ("if", "for", "while", "until", "case", "select")
 _CLOSES = ("fi", "done", "esac")
-_BEFORE = ("export", "declare", "local", "readonly", "typeset", "-x", "-a", "-r", "then", "else", "do", "env")
+_DECLARE = ("export", "declare", "local", "readonly", "typeset")
+_BEFORE = (*_DECLARE, "then", "else", "do", "env", "!", "time")
+_SURE = ("cd", "echo", "mkdir", "set", "true", ":", "source", ".", "ulimit", "unset")
+_A_COMMAND = re.compile(r"(torchrun|deepspeed|accelerate|python[\d.]*|\.py)\s.*?(--|\w\.\w+=)", re.DOTALL)
 _LAUNCHERS = re.compile(
     r"(^|/)(torchrun|deepspeed|accelerate|srun|mpirun|python[\d.]*|fleetrun)$|\.py$"
     r"|^torch\.distributed|^paddle\.distributed"
 )
-_MARK = re.compile("\0[^\0]*\0|\2[^\2]*\2")
-_BLANK = "\1"
-_SHORT = {"-n": "ntasks", "-N": "nodes", "-np": "ntasks"}
-
-
-class Item(NamedTuple):
-    """A word with its variables filled in.  Marks in `held` say what is not known and where a default was taken.
-
-    They stay in the text because a shell splits it into words later, and each word must keep its own.
-    """
-
-    held: str
-    line: int = 0
-
-    @property
-    def text(self) -> str:
-        """The word without marks."""
-        return _MARK.sub("", self.held)
-
-    @property
-    def waits(self) -> tuple[str, ...]:
-        """The names of what is not known in it."""
-        return tuple(name.replace(_BLANK, " ") for name in re.findall("\0([^\0]*)\0", self.held))
-
-    @property
-    def origin(self) -> str | None:
-        """Where a value came from that the script itself does not give."""
-        found = re.search("\2([^\2]*)\2", self.held)
-        return found.group(1).replace(_BLANK, " ") if found else None
-
-
-def _mark(kind: str, told: str) -> str:
-    return kind + told.replace(" ", _BLANK)[:200] + kind
 
 
 class _Launch(NamedTuple):
@@ -98,7 +67,7 @@ def is_script(text: str) -> bool:
         return True
     lines = (line.strip() for line in head.splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")
-    if first.startswith("--") and _OPTION.match(first):
+    if first.startswith("--") and OPTION.match(first):
         return True
     return bool(_AN_OPTION.search(head)) and bool(_A_START.search(head))
 
@@ -131,7 +100,11 @@ class _Script:
         self.sets = sets
         self.used: set[str] = set()
         self.variables: dict[str, list[Item]] = {}
-        self.depth = 0
+        self.blocks: list[tuple[str, bool, dict[str, list[Item] | None]]] = []  # kind, whether a branch, old values
+        self.branches = 0  # how many of them are branches
+        self.pending = False  # whether the next block is a function's
+        self.chained = False  # whether the command runs only if another succeeded or failed
+        self.succeeds = False  # whether the last command cannot fail
         self.launches: list[_Launch] = []
         self.bare = False  # whether the last one was options alone
         self.slurm: dict[str, int] = {}
@@ -143,33 +116,145 @@ class _Script:
     def directive(self, rest: str, line: int) -> None:
         """`#SBATCH --nodes=4`, which says how many ranks there will be."""
         for option, value in re.findall(r"(?:--?)([\w-]+)[= ]\s*(\S+)", rest):
-            name = _SHORT.get(f"-{option}", option).replace("-", "_")
+            name = SHORT.get(f"-{option}", option).replace("-", "_")
             if name in ("nodes", "ntasks", "ntasks_per_node", "gpus_per_node") and value.split(":")[-1].isdigit():
                 self.slurm[name] = int(value.split(":")[-1][:18])
                 self.lines.setdefault(name, line)
 
-    def command(self, words: list[Word]) -> None:
+    def command(self, words: list[Word]) -> None:  # noqa: PLR0912
         """One simple command: it sets variables, opens or closes a branch, or starts something."""
-        first = words[0].text
-        if first in _CLOSES or first == "}":
-            self.depth = max(0, self.depth - 1)
-            words = words[1:]
-        elif first in _OPENS or first == "function":
-            self.depth += 1
-            return
-        elif first == "elif":
-            return
-        elif first in ("source", ".") and len(words) > 1:
-            self.notes.append(f"line {words[0].line} runs another script, which is not read: {shown(_raw(words[1]))}")
-            return
-        if len(words) > 2 and [word.text for word in words[1:3]] == ["(", ")"]:
-            self.depth += 1  # a function
-            return
-        while words and words[0].text in _BEFORE and not words[0].quoted:
-            words = words[1:]
+        self._chain(words[0].after)
+        condition = False
+        while words and not words[0].quoted:
+            first = words[0].text
+            texts = [word.text for word in words[:3]]
+            if first in (*_CLOSES, "}"):
+                self._close()
+                return
+            if texts[:2] == ["(", "("]:
+                self._calculate(_inside(words), words[0].line)
+                return
+            if first == "function" or texts[1:] == ["(", ")"]:
+                self.pending, words = True, words[2 if first == "function" else 3 :]
+            elif first in ("{", "("):
+                self._open(first, self.chained or self.pending)
+                self.pending, words = False, words[1:]
+            elif first in ("for", "select", "case"):
+                self._open(first, True)
+                if first != "case" and len(words) > 1 and words[1].text.isidentifier():
+                    self._lose(words[1].text, "set by a loop", words[0].line)
+                words = words[next((at + 1 for at, word in enumerate(words) if word.text == "in"), len(words)) :]
+                if first != "case":
+                    return
+            elif first in ("if", "while", "until", "elif"):
+                condition, words = True, words[1:]
+                if first != "elif":
+                    self._open(first, True)
+            elif first in _BEFORE:
+                words = words[1:]
+                while first in _DECLARE and words and re.fullmatch(r"[-+][A-Za-z]+", words[0].text):
+                    words = words[1:]
+                self.succeeds = first in _DECLARE
+            else:
+                end = self._pattern(words)
+                if not end:
+                    break
+                words = words[end:]
+        ends = len(words)
+        if self.blocks and self.blocks[-1][0] == "(":
+            texts = [word.text for word in words]
+            if texts.count(")") > texts.count("("):
+                ends = len(texts) - 1 - texts[::-1].index(")")
+        if ends:
+            self._run(words[:ends], condition)
+        if ends < len(words):
+            self._close()
+
+    def _run(self, words: list[Word], condition: bool) -> None:  # noqa: PLR0912
+        """A command without the words that open a block: its assignments, and what it sets or starts."""
         rest = self._assign(words)
-        if rest:
-            self._launch(rest)
+        if not rest:
+            self.succeeds = True
+            return
+        first = rest[0].text
+        self.succeeds = first in _SURE
+        if first in ("source", ".") and len(rest) > 1:
+            self.notes.append(f"line {rest[0].line} runs another script, which is not read: {shown(_raw(rest[1]))}")
+            return
+        if first == "let":
+            for word in rest[1:]:
+                self._calculate(_raw(word), word.line)
+        elif first == ":":
+            for kind, name, fallback in (piece for word in rest[1:] for piece in word.pieces):
+                if kind == "variable" and fallback is not None and name not in self.variables and not self.branches:
+                    self._write(name, [Item(self._default(name, fallback, rest[0].line), rest[0].line)])
+        elif first == "unset" and not self.branches and not self.chained:
+            for word in rest[1:]:
+                if word.text in self.variables:
+                    self._write(word.text, None)
+        else:
+            how, names = changed(first, [_raw(word) for word in rest[1:]])
+            for name in names:
+                self._lose(name, how, rest[0].line)
+            if not condition and (not names or first == "eval"):
+                self._launch(rest)
+
+    def _chain(self, after: str) -> None:
+        """Whether the next command runs in any case, given the operator before it."""
+        if after in ("&&", "||"):
+            self.chained = self.chained or after == "||" or not self.succeeds
+        elif after != "|":
+            self.chained = False
+        self.succeeds = False
+
+    def _open(self, kind: str, branch: bool) -> None:
+        self.blocks.append((kind, branch, {}))
+        self.branches += branch
+
+    def _close(self) -> None:
+        """The innermost block ends; what a subshell set is forgotten."""
+        if self.blocks:
+            kind, branch, before = self.blocks.pop()
+            self.branches -= branch
+            for name, items in before.items() if kind == "(" else ():
+                self._write(name, items)
+
+    def _pattern(self, words: list[Word]) -> int:
+        """How many words the pattern of a case takes, 0 where none stands here."""
+        if not self.blocks or self.blocks[-1][0] != "case":
+            return 0
+        for place, word in enumerate(words):
+            if word.text == ")":
+                return place + 1
+            if word.text == "(" and place:
+                return 0
+        return 0
+
+    def _write(self, name: str, items: list[Item] | None) -> None:
+        if self.blocks:
+            self.blocks[-1][2].setdefault(name, self.variables.get(name))
+        if items is None:
+            self.variables.pop(name, None)
+        else:
+            self.variables[name] = items
+
+    def _lose(self, name: str, how: str, line: int) -> None:
+        """The value of a variable is not known from here on."""
+        if name not in self.sets:
+            self._write(name, [Item(mark("\0", f"{name}, {how} on line {line}"), line)])
+
+    def _calculate(self, text: str, line: int) -> None:
+        """`((TP *= 2))` and `let`."""
+        for name, expression in assigned(text):
+            try:
+                if self.branches or self.chained:
+                    raise SourceError("in a branch", source="")
+                value = str(integer(expression, self._number))
+            except (SourceError, _UnknownError):
+                self._lose(name, "set in a branch" if self.branches or self.chained else "calculated", line)
+            else:
+                if name not in self.sets:
+                    self._write(name, [Item(value, line)])
 
     def _assign(self, words: list[Word]) -> list[Word]:
         """Take the assignments a command begins with; what follows them."""
@@ -194,15 +279,16 @@ class _Script:
     def _set(self, name: str, values: list[Word], adds: bool) -> None:
         if name in self.sets:
             return
-        if self.depth and not adds and name in self.variables and self._same(name, values):
+        unsure = self.branches or self.chained
+        if unsure and not adds and name in self.variables and self._same(name, values):
             return
-        held = self.variables.get(name, []) if adds else []
-        if self.depth:
+        held = self.variables.get(name, []) if adds or (unsure and _goes_on(name, values)) else []
+        if unsure:
             line = values[0].line if values else 0
-            self.variables[name] = [*held, Item(_mark("\0", f"{name}, set in a branch on line {line}"), line)]
+            self._write(name, [*held, Item(mark("\0", f"{name}, set in a branch on line {line}"), line)])
             return
         expanded = [self._expand(word) for word in values]
-        self.variables[name] = [*held, *(item for items in expanded for item in items)][:_MOST_OPTIONS]
+        self._write(name, [*held, *(item for items in expanded for item in items)][:_MOST_OPTIONS])
 
     def _same(self, name: str, values: list[Word]) -> bool:
         return self.variables[name] == [item for word in values for item in self._expand(word)]
@@ -215,15 +301,18 @@ class _Script:
             name = word.pieces[0][1]
             if name in self.variables and name not in self.sets:
                 items = self.variables[name]
-                return [item for one in items for item in ([one] if word.quoted else _split(one))]
+                found = [item for one in items for item in ([one] if word.quoted else _split(one))]
+                return [item for item in found if item.text or item.waits]
+            if name in self.sets and self.sets[name].startswith("-"):  # options, whatever quotes stand around them
+                return _split(Item(self._value("variable", name, None, word.line), word.line))
         text = ""
         for kind, what, fallback in word.pieces:
             try:
                 text += self._value(kind, what, fallback, word.line)
             except _UnknownError as unknown:
-                text += "".join(_mark("\0", name) for name in unknown.names)
+                text += "".join(mark("\0", name) for name in unknown.names)
             if len(text) > _MOST_EXPANDED:
-                text = _mark("\0", "too long a value")
+                text = mark("\0", "too long a value")
                 break
         item = Item(text, word.line)
         return _split(item) if not word.quoted and _has_variable(word) else [item]
@@ -231,7 +320,7 @@ class _Script:
     def _value(self, kind: str, what: str, fallback: str | None, line: int) -> str:
         """The text of one piece.  Raises _UnknownError."""
         if kind == "text":
-            return _MARK.sub("", what)
+            return MARK.sub("", what)
         if kind == "arithmetic":
             try:
                 return str(integer(what, self._number))
@@ -241,15 +330,21 @@ class _Script:
             raise _UnknownError((what if len(what) < 40 else f"{what[:40]}…",))
         if what in self.sets:
             self.used.add(what)
-            return _mark("\2", f"given: --set {what}") + self.sets[what]
+            return mark("\2", f"given: --set {what}") + self.sets[what]
         if what in self.variables:
             items = self.variables[what]
             if sum(len(item.held) for item in items) > _MOST_EXPANDED:
                 raise _UnknownError((f"{what}, too long a value",))
             return " ".join(item.held for item in items)
         if fallback is not None and "$" not in fallback and "`" not in fallback:
-            return _mark("\2", f"default of ${{{what}}}, line {line}") + fallback.strip("\"'")
+            return self._default(what, fallback, line)
         raise _UnknownError((what,))
+
+    @staticmethod
+    def _default(name: str, fallback: str, line: int) -> str:
+        if "$" in fallback or "`" in fallback:
+            return mark("\0", name)
+        return mark("\2", f"default of ${{{name}}}, line {line}") + fallback.strip("\"'")
 
     def _number(self, name: str) -> int:
         item = Item(self._value("variable", name, None, 0))
@@ -264,10 +359,11 @@ class _Script:
     def _launch(self, words: list[Word]) -> None:
         items = [item for word in words for item in self._expand(word)][:_MOST_OPTIONS]
         texts = [item.text for item in items if item.text]
-        if not any(map(_LAUNCHERS.search, texts)) and not (texts and _OPTION.match(texts[0])):
+        self._quoted(items)
+        if not any(map(_LAUNCHERS.search, texts)) and not (texts and OPTION.match(texts[0])):
             return
         launch = _Launch({}, {}, {}, {}, {wait: item.line for item in items if not item.text for wait in item.waits})
-        for name, option, held in _options(items):
+        for name, option, held in options(items):
             waits = tuple(dict.fromkeys(wait for item in held for wait in item.waits))
             launch.values.pop(name, None)
             launch.unresolved.pop(name, None)
@@ -282,7 +378,7 @@ class _Script:
                 launch.origins[name] = origin
         if not launch.lines:
             return
-        bare = bool(_OPTION.match(texts[0]))
+        bare = bool(OPTION.match(texts[0]))
         if bare and self.bare:  # a list of options, one on each line
             last = self.launches[-1]
             last.values.update(launch.values)
@@ -293,6 +389,16 @@ class _Script:
         else:
             self.launches.append(launch)
         self.bare = bare
+
+    def _quoted(self, items: list[Item]) -> None:
+        """A note on `bash -c "torchrun …"`, whose words are one word here."""
+        for place, item in enumerate(items):
+            before = items[place - 1].text if place else ""
+            if (re.fullmatch(r"-[a-z]*c", before) or before == "eval") and _A_COMMAND.search(item.text):
+                self.notes.append(
+                    f"line {item.line} starts a command in quotes, which is not looked into:"
+                    f" {shown(item.text[:80])}; give that command itself"
+                )
 
     def given(self, source: str) -> Given:
         """Everything about the last launch."""
@@ -310,11 +416,18 @@ class _Script:
                 notes.append(
                     f"what {wait} adds to the options on line {line} is not known; --set {wait.split(',')[0]}=… says it"
                 )
-        world = _world(values, unresolved, self.slurm)
+        rest = {name: text for name, text in self.sets.items() if name not in self.used}
+        own = {name: value_of(text) for name, text in rest.items()}
+        unresolved = {name: waits for name, waits in unresolved.items() if name not in own}
+        nodes = elastic({**values, **own})
+        if nodes is not None:
+            unresolved["nnodes"] = (
+                f"the number of nodes: {nodes} is elastic and may be any from its least to its most",
+            )
+        world = world_of_launcher({**values, **own}, unresolved, self.slurm)
         if world is not None:
             values.setdefault("launcher.world_size", world[0])
             origins["launcher.world_size"] = world[1]
-        rest = {name: text for name, text in self.sets.items() if name not in self.used}
         given = Given(
             nested(values),
             source=source,
@@ -327,61 +440,34 @@ class _Script:
         return given.with_settings(rest) if rest else given
 
 
+def _goes_on(name: str, values: list[Word]) -> bool:
+    """Whether a value is `"$NAME …"`, the old one and more words."""
+    if len(values) != 1:
+        return any(("variable", name, None) in word.pieces for word in values)
+    pieces = values[0].pieces
+    place = next((at for at, piece in enumerate(pieces) if piece[:2] == ("variable", name)), None)
+    if place is None:
+        return False
+    beside = pieces[:place][-1:] + pieces[place + 1 : place + 2]
+    return any(kind == "text" and re.search(r"^\s|\s$", text) for kind, text, _ in beside)
+
+
+def _inside(words: list[Word]) -> str:
+    """What stands between `((` and `))`."""
+    texts = [_raw(word) for word in words]
+    end = len(texts) - 2 if texts[-2:] == [")", ")"] else len(texts)
+    return " ".join(texts[2:end])
+
+
 def _has_variable(word: Word) -> bool:
     return any(piece[0] != "text" for piece in word.pieces)
 
 
 def _split(item: Item) -> list[Item]:
     """The words a text becomes when a shell fills it in outside quotes."""
-    return [item._replace(held=part.strip("\"'")) for part in item.held.split()]
+    parts = [item._replace(held=part.strip("\"'")) for part in item.held.split()]
+    return [part for part in parts if part.text or part.waits]
 
 
 def _raw(word: Word) -> str:
     return "".join(f"${piece[1]}" if piece[0] == "variable" else piece[1] for piece in word.pieces)
-
-
-def _options(items: list[Item]) -> list[tuple[str, Item, list[Item]]]:
-    """Name, the item it stands in and those of its values; `--name=value` is split, dashes become underscores."""
-    found: list[tuple[str, Item, list[Item]]] = []
-    for item in items:
-        text = item.text
-        override = _OVERRIDE.match(text)
-        if _OPTION.match(text):
-            name, equals, _ = text.partition("=")
-            plain = _SHORT.get(name) or name.lstrip("-").replace("-", "_")
-            found.append((plain, item, [item._replace(held=item.held.partition("=")[2])] if equals else []))
-        elif override:  # Hydra's own form
-            name = text.partition("=")[0].lstrip("+").replace("/", ".")
-            found.append((name, item, [item._replace(held=item.held.partition("=")[2])]))
-            found.append(("", item, []))
-        elif text.endswith(".py"):
-            found.append(("", item, []))  # what a launcher starts is no value of its last option
-        elif found:
-            found[-1][2].append(item)
-    return [option for option in found if option[0]]
-
-
-def _world(
-    values: Mapping[str, Any], unresolved: Mapping[str, tuple[str, ...]], slurm: Mapping[str, int]
-) -> tuple[int, str] | None:
-    """How many ranks the launcher starts and which of its options say so, None where they do not."""
-    whole = {**slurm, **values}
-
-    def number(*names: str) -> int | None:
-        for name in names:
-            if isinstance(whole.get(name), int) and not isinstance(whole.get(name), bool) and whole[name] > 0:
-                return int(whole[name])
-        return None
-
-    nodes = number("nnodes", "num_nodes", "nodes")
-    each = number("nproc_per_node", "num_gpus", "ntasks_per_node")
-    listed = next((whole[name] for name in ("gpus", "devices", "xpus", "npus") if name in whole), None)
-    if each is None and listed is not None:
-        each = len(str(listed).split(","))
-    if number("num_processes"):
-        return number("num_processes") or 1, "--num-processes"
-    if each is not None and not any(name in unresolved for name in ("nnodes", "num_nodes")):
-        return each * (nodes or 1), f"{nodes or 1} nodes × {each} processes of the launcher"
-    if number("ntasks"):
-        return number("ntasks") or 1, "tasks of the launcher"
-    return None

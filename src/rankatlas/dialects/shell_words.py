@@ -13,18 +13,23 @@ Piece = tuple[str, str, "str | None"]
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]")
 _BRACED = re.compile(r"([A-Za-z_]\w*|[0-9@*])(\[[@*]\])?(?:(:?[-=])(.*))?", re.DOTALL)
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_SENDS = re.compile(r"[<>]&")
 _ENDS = "\n;|&"
 
 
 class Word:
-    """One word of a script: its pieces, the line it stands on, and whether any of it was in quotes."""
+    """One word of a script: its pieces, the line it stands on, and whether any of it was in quotes.
 
-    __slots__ = ("line", "pieces", "quoted")
+    `after` is what stands between the command it begins and the one before, such as "&&"; "" for other words.
+    """
+
+    __slots__ = ("after", "line", "pieces", "quoted")
 
     def __init__(self, line: int) -> None:
         self.line = line
         self.pieces: list[Piece] = []
         self.quoted = False
+        self.after = ""
 
     def add(self, text: str) -> None:
         """More plain text."""
@@ -46,10 +51,15 @@ def commands(text: str) -> Iterator[list[Word]]:
     [('variable', 'TP', '2')]
     """
     reader = _Reader(text)
+    between = ""
     while reader.place < len(text):
         words = reader.command()
         if words:
+            words[0].after = between
+            between = ""
             yield words
+        if reader.ended != "\n" or not between:  # an operator goes on over the ends of lines
+            between = (between + reader.ended).strip("\n")[-2:]
 
 
 class _Reader:
@@ -59,9 +69,10 @@ class _Reader:
         self.text = text
         self.place = 0
         self.line = 1
+        self.ended = ""  # the character that ended the last command
         self.waiting: list[str] = []  # ends of here-documents whose text begins on the next line
 
-    def command(self) -> list[Word]:
+    def command(self) -> list[Word]:  # noqa: PLR0912
         words: list[Word] = []
         word: Word | None = None
         inside = False  # an array such as NAME=( …
@@ -81,8 +92,15 @@ class _Reader:
                 word = None
             elif char == "#" and word is None:
                 self._skip_to("\n")
+            elif char == "&" and (
+                text[self.place - 1 : self.place] in ("<", ">") or text[self.place + 1 : self.place + 2] == ">"
+            ):
+                word = word or self._word(words)  # 2>&1 and &> send output elsewhere
+                word.add(char)
+                self.place += 1
             elif char in _ENDS:
                 self.place += 1
+                self.ended = char
                 if char == "\n":
                     self.line += 1
                     self._skip_documents()
@@ -137,7 +155,6 @@ class _Reader:
 
     def _double(self, word: Word) -> None:
         word.quoted = True
-        word.add("")
         self.place += 1
         while self.place < len(self.text) and self.text[self.place] != '"':
             char = self.text[self.place]
@@ -152,6 +169,8 @@ class _Reader:
             else:
                 word.add(char)
                 self._move(self.place + 1)
+        if not word.pieces:  # "" is a word too
+            word.add("")
         self.place += 1
 
     def _dollar(self, word: Word) -> None:

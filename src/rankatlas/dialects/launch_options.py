@@ -1,0 +1,138 @@
+"""The options that the words of a command make, and how many ranks a launcher says there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
+MARK = re.compile("\0[^\0]*\0|\2[^\2]*\2")
+SHORT = {"-n": "ntasks", "-N": "nodes", "-np": "ntasks"}
+_OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:[./][A-Za-z_]\w*)+)=")
+_BLANK = "\1"
+_GLUED = re.compile(r"-([nN])(\d{1,18})")
+_REDIRECTS = re.compile(r"\d*[<>]|&>")
+# A launcher's own options take one value, and what it starts may stand right behind it.
+_ONE_VALUE = frozenset(
+    (
+        "ntasks", "nodes", "nnodes", "num_nodes", "nproc_per_node", "num_gpus", "ntasks_per_node", "gpus_per_node",
+        "num_processes", "gpus", "devices", "xpus", "npus", "node_rank", "master_addr", "master_port", "rdzv_endpoint",
+        "rdzv_backend", "rdzv_id", "num_machines", "machine_rank", "main_process_ip", "main_process_port", "hostfile",
+    )
+)  # fmt: skip
+_PROGRAMS = re.compile(r"(^|/)(torchrun|deepspeed|accelerate|srun|mpirun|python[\d.]*|fleetrun|(ba)?sh)$|\.(py|sh)$")
+_LISTS = re.compile(r"(_sizes|_list|_paths?|_layout|_freq)$")
+
+
+class Item(NamedTuple):
+    """A word with its variables filled in.  Marks in `held` say what is not known and where a default was taken.
+
+    They stay in the text because a shell splits it into words later, and each word must keep its own.
+    """
+
+    held: str
+    line: int = 0
+
+    @property
+    def text(self) -> str:
+        """The word without marks."""
+        return MARK.sub("", self.held)
+
+    @property
+    def waits(self) -> tuple[str, ...]:
+        """The names of what is not known in it."""
+        return tuple(name.replace(_BLANK, " ") for name in re.findall("\0([^\0]*)\0", self.held))
+
+    @property
+    def origin(self) -> str | None:
+        """Where a value came from that the script itself does not give."""
+        found = re.search("\2([^\2]*)\2", self.held)
+        return found.group(1).replace(_BLANK, " ") if found else None
+
+
+def mark(kind: str, told: str) -> str:
+    """A mark: `kind` "\\0" for what is not known, "\\2" for where a value came from, and the words about it."""
+    return kind + told.replace(" ", _BLANK)[:200] + kind
+
+
+def options(items: list[Item]) -> list[tuple[str, Item, list[Item]]]:
+    """Name, the item it stands in and those of its values; `--name=value` is split, dashes become underscores.
+
+    The words behind an option are its values up to the next option, a program, a redirection, or what is not known and
+    comes after a value; a launcher's own option and `--name=value` take one.
+    """
+    found: list[tuple[str, Item, list[Item]]] = []
+    for item in items:
+        text = item.text
+        override = _OVERRIDE.match(text)
+        glued = _GLUED.fullmatch(text)
+        if glued:
+            found += [(SHORT[f"-{glued[1]}"], item, [item._replace(held=glued[2])]), ("", item, [])]
+        elif OPTION.match(text):
+            name, equals, _ = text.partition("=")
+            plain = SHORT.get(name) or name.lstrip("-").replace("-", "_")
+            found.append((plain, item, [item._replace(held=item.held.partition("=")[2])] if equals else []))
+            if equals:
+                found.append(("", item, []))
+        elif override:  # Hydra's own form
+            name = text.partition("=")[0].lstrip("+").replace("/", ".")
+            found.append((name, item, [item._replace(held=item.held.partition("=")[2])]))
+            found.append(("", item, []))
+        elif found and _ends(found[-1][0], found[-1][2], item):
+            found.append(("", item, []))
+        elif found:
+            found[-1][2].append(item)
+    return [option for option in found if option[0]]
+
+
+def _ends(name: str, values: list[Item], item: Item) -> bool:
+    """Whether a word is no value of the option `name` that has these values already."""
+    if item.text.endswith(".py") or _REDIRECTS.match(item.text):
+        return True
+    if not values:
+        return False
+    if name in _ONE_VALUE or _PROGRAMS.search(item.text):
+        return True
+    return not item.text and bool(item.waits) and not _LISTS.search(name)
+
+
+def elastic(values: Mapping[str, Any]) -> str | None:
+    """`MIN:MAX` where torchrun is given a range of nodes rather than their number.
+
+    >>> elastic({"nnodes": "1:4"}), elastic({"nnodes": "4:4"}), elastic({"nnodes": 4})
+    ('1:4', None, None)
+    """
+    asked = values.get("nnodes")
+    match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", asked) if isinstance(asked, str) else None
+    return match.group() if match and int(match[1]) != int(match[2]) else None
+
+
+def world_of_launcher(
+    values: Mapping[str, Any], unresolved: Mapping[str, tuple[str, ...]], slurm: Mapping[str, int]
+) -> tuple[int, str] | None:
+    """How many ranks the launcher starts and which of its options say so, None where they do not."""
+    whole = {**slurm, **values}
+
+    if isinstance(whole.get("nnodes"), str) and not elastic(whole):  # "4:4" are 4 nodes
+        least = whole["nnodes"].partition(":")[0]
+        whole["nnodes"] = int(least) if re.fullmatch(r"\d{1,9}", least) else None
+
+    def number(*names: str) -> int | None:
+        for name in names:
+            if isinstance(whole.get(name), int) and not isinstance(whole.get(name), bool) and whole[name] > 0:
+                return int(whole[name])
+        return None
+
+    nodes = number("nnodes", "num_nodes", "nodes")
+    each = number("nproc_per_node", "num_gpus", "ntasks_per_node")
+    listed = next((whole[name] for name in ("gpus", "devices", "xpus", "npus") if name in whole), None)
+    if each is None and listed is not None:
+        each = len(str(listed).split(","))
+    if number("num_processes"):
+        return number("num_processes") or 1, "--num-processes"
+    if each is not None and not any(name in unresolved for name in ("nnodes", "num_nodes", "nodes")):
+        return each * (nodes or 1), f"{nodes or 1} nodes × {each} processes of the launcher"
+    if number("ntasks"):
+        return number("ntasks") or 1, "tasks of the launcher"
+    return None

@@ -1,0 +1,76 @@
+"""What Megatron or fleet would refuse or ignore is said: misspelt names, settings without effect, wrong pipelines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rankatlas.dialects import read_config
+from rankatlas.dialects.megatron_names import slips
+from rankatlas.errors import ArgumentsError, SourceError
+
+BASE = "torchrun --nproc_per_node 8 x.py --num-layers 32 --num-attention-heads 32 --tensor-model-parallel-size 2"
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("--pipeline-model-parallel-siz 4", "pipeline_model_parallel_size"),
+        ("--pp-size 2", "pipeline_model_parallel_size"),
+        ("--expert-model-paralel-size 2", "expert_model_parallel_size"),
+        ("--context-parallel 2", "context_parallel_size"),
+    ],
+)
+def test_a_misspelt_option(option, meant):
+    notes = read_config(f"{BASE} {option}").notes
+    assert [note for note in notes if f"not understood and was left out; did you mean {meant}?" in note], notes
+
+
+def test_a_misspelt_key(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text("model:\n  tensor_model_parallel_sze: 4\n  pipeline_model_parallel_size: 2\n  num_layers: 8\n")
+    notes = read_config(str(path), world_size=8).notes
+    assert any("did you mean tensor_model_parallel_size?" in note for note in notes), notes
+
+
+def test_nothing_but_a_misspelt_option():
+    with pytest.raises(SourceError, match="did you mean tensor_model_parallel_size"):
+        read_config("torchrun --nproc_per_node 8 x.py --tensor-model-parallel-siz 4")
+
+
+def test_a_misspelt_degree_of_fleet(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"hybrid_configs": {"dp_degree": 2, "mp_degree": 2, "pp_degre": 2}}))
+    notes = read_config(str(path)).notes
+    assert any("pp_degre=2 is not understood and was left out; did you mean pp_degree?" in note for note in notes)
+
+
+def test_real_names_are_no_slips():
+    names = [
+        "virtual_pipeline_model_parallel_size",
+        "sequence_parallel",
+        "pipeline_model_parallel_layout",
+        "ffn_hidden_size",
+    ]
+    assert slips(dict.fromkeys(names, 2), ()) == {}
+
+
+def test_groups_of_queries_need_their_flag():
+    job = read_config(f"{BASE} --num-query-groups 8")
+    assert job.settings["kv_heads"].value == 32
+    assert any("no effect without --group-query-attention" in note for note in job.notes)
+    assert read_config(f"{BASE} --num-query-groups 8 --group-query-attention").settings["kv_heads"].value == 8
+
+
+def test_layers_of_a_virtual_stage():
+    words = f"{BASE} --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage"
+    assert read_config(f"{words} 4").settings["virtual_stages"].value == 2
+    with pytest.raises(ArgumentsError, match=r"must divide the 8 layers of a stage[\s\S]*legal: 1, 2, 4, 8"):
+        read_config(f"{words} 3")
+
+
+@pytest.mark.parametrize("picture", ["Et*8|t*8|t*8|t*8|L", "Et*4|(t*4|)*7L"])
+def test_parts_that_the_stages_do_not_divide(picture):
+    with pytest.raises(ArgumentsError, match=r"has [59] parts, which 4 pipeline stages do not divide"):
+        read_config(f'{BASE} --pipeline-model-parallel-size 4 --pipeline-model-parallel-layout "{picture}"')
