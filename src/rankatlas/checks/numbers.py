@@ -26,7 +26,9 @@ EXPERT_ROLES: Mapping[str, tuple[str, ...]] = {
 # Where the data of training is split: verl's Ulysses has a chart for that.
 DENSE_CHARTS = ("ulysses", "dense", "train_dense", "train", "actor")
 EXPERT_CHARTS = ("expert", "train_expert", "sparse", "train_sparse", "experts", "moe")
-_SPLIT_DATA = (*DATA_AXES, "gtp_remat")  # Megatron's weight shards read data of their own
+# Megatron's weight shards read data of their own, and so does the part of Paddle's sharding that lies outside the
+# pipeline where there are experts: its data is split over moe_sharding × sharding.
+_SPLIT_DATA = (*DATA_AXES, "gtp_remat", "moe_sharding")
 # Of reinforcement learning.
 _OF_STEPS = ("prompts", "responses", "rollout_tp", "rollout_pp", "rollout_dp")
 _DERIVED = ("data size", "batch mesh")  # origins of batches that a reader computed

@@ -167,7 +167,7 @@ def lines(numbers: Numbers, changes: Mapping[str, Any]) -> list[str]:
         return [] if told is None else [*told, *world]
     found = []
     for name, value in rest.items():
-        line = _line(numbers, family, name, value)
+        line = _line(numbers, family, name, value, changes.get("cp", numbers["cp"]))
         if line is None:
             return []
         found.append(line)
@@ -185,7 +185,7 @@ def says_data(numbers: Numbers) -> bool:
     return any(numbers.told(axis).startswith("given") for axis in axes)
 
 
-def _line(numbers: Numbers, family: str, name: str, value: Any) -> str | None:
+def _line(numbers: Numbers, family: str, name: str, value: Any, cp: int) -> str | None:
     if family == "megatron" and name == "stage_layers":
         return _stage_layout(value)
     if family == "megatron" and name == "layer_split":
@@ -199,7 +199,9 @@ def _line(numbers: Numbers, family: str, name: str, value: Any) -> str | None:
         if value % responses:
             return None
         value //= responses
-    if name == "dp" and len(numbers.axes.get("dp", ())) > 1:
+    if name == "dp" and numbers.expert is not None and family == "paddleformers":
+        name, value = "sharding", value * cp  # there it is the whole of moe_sharding × sharding × cp
+    elif name == "dp" and len(numbers.axes.get("dp", ())) > 1:
         found = _data_axis(numbers, family, value)
         if found is None:
             return None
