@@ -26,6 +26,7 @@ _OF_NUMBERS: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
     tensor.key_value_heads,
     tensor.vocabulary,
     layers.split,
+    layers.virtual_by_length,
     layers.interleaving,
     layers.few_micro_batches,
     sequences.context,

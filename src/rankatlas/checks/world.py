@@ -12,6 +12,7 @@ from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 
 _MOST_FIXES = 4
 _SAID_ELSEWHERE = ("seeds and groups follow", "etp=")  # by RA181 and RA112
+_EXCLUDE = " exclude each other"  # by RA109
 _UNREAD = ("not understood", "left out", "ignored", "no effect")
 
 
@@ -120,8 +121,12 @@ def sharding(numbers: Numbers) -> Iterator[Finding]:
 
 
 def unread(numbers: Numbers) -> Iterator[Finding]:
-    """RA104 for what a reader left out, RA105 for what it wants known."""
+    """RA104 for what a reader left out, RA105 for what it wants known, RA109 for options that exclude each other."""
     for note in numbers.notes:
+        names, excluded, _ = note.partition(_EXCLUDE)
+        if excluded:
+            yield Finding("RA109", "error", {"names": names.split(", ")})
+            continue
         if note.startswith(_SAID_ELSEWHERE):
             continue
         lost = any(words in note for words in _UNREAD)
