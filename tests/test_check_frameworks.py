@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankatlas.checks import Numbers, check_job
+from rankatlas.checks import Fix, Numbers, check_job
 from rankatlas.dialects import read_config
 
 FORMERS = {
@@ -50,7 +50,9 @@ class TestPaddleFormers:
         assert ("tensor_model_parallel_size: 2", "sharding_parallel_size: 16") in [fix.lines for fix in found.fixes]
         for fix in found.fixes:
             changed = {**settings, **dict(line.split(": ") for line in fix.lines)}
-            assert "RA120" not in codes(check_job(read_config(written(path, changed), "paddleformers-1.2", world_size=64)))
+            assert "RA120" not in codes(
+                check_job(read_config(written(path, changed), "paddleformers-1.2", world_size=64))
+            )
 
 
 def verl(**settings):
@@ -135,3 +137,197 @@ class TestVerl:
         found = only(checked(tmp_path / "run.sh", settings), "RA161")
         assert "40 prompts × 1 responses = 40 samples are no multiple of world=16: 8 are left over" in found.message
         assert found.numbers["legal"] == [32, 48]
+
+
+PRETRAIN = "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4"
+
+
+def megatron(options, world=8):
+    return read_config(f"{PRETRAIN} {options}", "megatron", world_size=world)
+
+
+class TestMegatronsRounds:
+    """Megatron refuses 0 < M % N < pp, N > M and N < pp: schedules.py of megatron-core 0.16."""
+
+    @pytest.mark.parametrize("group", [None, 2, 4, 5, 6, 8, 12])
+    @pytest.mark.parametrize("micro_batches", [2, 4, 6, 8, 10, 11, 12, 13, 16])
+    def test_a_round_may_be_longer_than_the_stages(self, group, micro_batches):
+        options = "--num-layers 32 --num-virtual-stages-per-pipeline-rank 2 --micro-batch-size 1"
+        if group:
+            options += f" --microbatch-group-size-per-virtual-pipeline-stage {group}"
+
+        def refused(micro_batches, group):
+            return group > micro_batches or group < 4 or 0 < micro_batches % group < 4
+
+        findings = check_job(megatron(f"{options} --global-batch-size {micro_batches}"))
+        assert ("RA132" in codes(findings)) is refused(micro_batches, group or 4)
+        for finding in findings:
+            for fix in finding.fixes if finding.code == "RA132" else ():
+                batch = fix.changes.get("global_batch", micro_batches)
+                if fix.changes.get("virtual_stages") != 1:
+                    assert not refused(batch, fix.changes.get("microbatch_group", group or 4))
+
+    def test_the_reason_names_no_other_framework(self):
+        assert (
+            "Megatron"
+            not in only(
+                check_job(
+                    megatron(
+                        "--num-layers 32 --num-virtual-stages-per-pipeline-rank 2 --micro-batch-size 1"
+                        " --global-batch-size 6"
+                    )
+                ),
+                "RA132",
+            ).why
+        )
+
+
+class TestMegatronsStages:
+    PICTURE = "--pipeline-model-parallel-layout 'Et*8|t*8|t*8|t*8L'"
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            f"{PICTURE} --account-for-loss-in-pipeline-split",
+            f"{PICTURE} --decoder-first-pipeline-num-layers 8",
+            f"{PICTURE} --decoder-last-pipeline-num-layers 8",
+            f"{PICTURE} --num-virtual-stages-per-pipeline-rank 2",
+            f"{PICTURE} --num-layers-per-virtual-pipeline-stage 4",
+            "--decoder-last-pipeline-num-layers 8 --account-for-embedding-in-pipeline-split",
+            "--decoder-last-pipeline-num-layers 8 --num-layers-per-virtual-pipeline-stage 4",
+            "--num-layers-per-virtual-pipeline-stage 4 --num-virtual-stages-per-pipeline-rank 2",
+        ],
+    )
+    def test_options_that_exclude_each_other(self, options):
+        found = [one for one in check_job(megatron(f"--num-layers 32 {options}")) if one.code == "RA109"]
+        assert found
+        names = [word[2:].replace("-", "_") for word in options.split() if word.startswith("--")]
+        assert [name for one in found for name in one.numbers["names"]] == names
+        assert all(name in found[0].told("message", "zh") for name in names)
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            PICTURE,
+            "--decoder-last-pipeline-num-layers 8 --decoder-first-pipeline-num-layers 8",
+            "--num-virtual-stages-per-pipeline-rank 2 --decoder-last-pipeline-num-layers 8",
+            "--num-layers-per-virtual-pipeline-stage 4",
+        ],
+    )
+    def test_options_that_go_together(self, options):
+        assert codes(check_job(megatron(f"--num-layers 32 {options}"))) == []
+
+    def test_virtual_stages_that_do_not_divide_a_stage(self):
+        found = only(check_job(megatron("--num-layers 32 --num-layers-per-virtual-pipeline-stage 3")), "RA134")
+        assert "8 layers of a stage (32 / pp=4) cannot be cut into virtual stages of 3 layers" in found.message
+        lines = [fix.lines for fix in found.fixes]
+        assert lines == [(f"--num-layers-per-virtual-pipeline-stage {size}",) for size in (2, 4)]
+        counted = "--num-layers 30 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
+        assert codes(check_job(megatron(f"{counted} --num-layers-per-virtual-pipeline-stage 4"))) == []
+        assert codes(check_job(megatron(f"{counted} --num-layers-per-virtual-pipeline-stage 3"))) == ["RA134"]
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            "--num-layers 32 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split",
+            "--num-layers 32 --account-for-loss-in-pipeline-split",
+            "--num-layers 30 --decoder-first-pipeline-num-layers 7",
+            "--num-layers 30 --num-layers-per-virtual-pipeline-stage 4",
+            "--num-layers 30 --num-virtual-stages-per-pipeline-rank 2",
+            "--num-layers 32 --num-layers-per-virtual-pipeline-stage 3",
+            "--num-layers 31 --decoder-last-pipeline-num-layers 8 --num-virtual-stages-per-pipeline-rank 2",
+        ],
+    )
+    def test_fixes_say_what_they_stand_in_the_place_of_and_pass(self, options):
+        findings = check_job(megatron(options, world=64))
+        assert codes(findings, "error")
+        for finding in findings:
+            assert finding.fixes
+            for fix in finding.fixes:
+                left = options
+                for name in fix.instead:
+                    kept = [part for part in f" {left}".split(" --")[1:] if part.split()[0] != name[2:]]
+                    assert len(kept) < len(left.split("--")) - 1, name  # it was there
+                    left = " ".join(f"--{part}" for part in kept)
+                after = check_job(megatron(f"{left} {' '.join(fix.lines)}", world=64))
+                assert codes(after, "error") == [], fix
+                told = finding.to_dict("zh")["fixes"][finding.fixes.index(fix)]["lines"]
+                assert told[-1].startswith("# 代替 --") or not fix.instead
+
+    def test_what_counts_as_a_layer_is_counted(self):
+        options = "--num-layers 32 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
+        found = only(check_job(megatron(options)), "RA130")
+        assert "32 + 2 layers cannot be shared evenly by 4 chunks" in found.message
+        assert "8 each make 32, so 2 would be lost" in found.message
+        assert found.numbers["legal"] == [1, 2, 17]
+
+
+BRIDGE = """\
+model:
+  _target_: megatron.bridge.models.llama.Llama3Provider
+  tensor_model_parallel_size: 8
+  pipeline_model_parallel_size: 4
+  context_parallel_size: 1
+  num_layers: 126
+train:
+  global_batch_size: 513
+  micro_batch_size: 1
+"""
+PARALLELISM = "parallelism_config:\n  parallelism_config_dp_shard_size: 2\n  parallelism_config_tp_size: 2\n"
+
+
+def pasted(content, fix):
+    """The content of a file with lines put where they say."""
+    import yaml
+
+    changed = yaml.safe_load(content)
+    for line in fix.lines:
+        setting, _, section = line.partition("  # in ")
+        place = changed[section] if section else changed
+        (key,) = yaml.safe_load(setting)
+        assert not section or key not in changed
+        place.update(yaml.safe_load(setting))
+    return yaml.safe_dump(changed)
+
+
+class TestFiles:
+    """Lines belong into the source that they are offered for."""
+
+    def test_of_megatron_bridge(self, tmp_path):
+        path = tmp_path / "run.yaml"
+        path.write_text(BRIDGE)
+        findings = check_job(read_config(str(path), world_size=64))
+        assert codes(findings, "error") == ["RA130", "RA151"]
+        lines = [fix.lines for fix in findings[0].fixes]
+        assert ("num_layers_in_first_pipeline_stage: 31  # in model",) in [line[:1] for line in lines]
+        assert not any(line.startswith("--") for line in sum(lines, ()))
+        for finding in findings:
+            assert finding.fixes
+            for fix in finding.fixes:
+                path.write_text(pasted(BRIDGE, fix))
+                assert finding.code not in codes(check_job(read_config(str(path), world_size=64))), fix
+
+    @pytest.mark.parametrize(
+        "content",
+        [PARALLELISM, "parallelism_config_dp_shard_size: 2\nparallelism_config_tp_size: 2\n"],
+    )
+    def test_of_accelerate(self, run, tmp_path, content):
+        path = tmp_path / "run.yaml"
+        content = f"distributed_type: FSDP\nnum_processes: 16\n{content}"
+        path.write_text(content)
+        (finding,) = run("check", str(path), "--json").json["findings"]
+        assert finding["code"] == "RA101"
+        assert len(finding["fixes"]) == 5
+        for fix in finding["fixes"]:
+            assert not any("torchrun" in line for line in fix["lines"])
+            path.write_text(pasted(content, Fix(fix["changes"], fix["lines"])))
+            assert run("check", str(path), "--json").json["findings"] == [], fix
+
+    def test_of_accelerate_with_megatron_inside(self, run, tmp_path):
+        path = tmp_path / "run.yaml"
+        path.write_text(
+            "distributed_type: MEGATRON_LM\nnum_processes: 12\nmegatron_lm_config:\n"
+            "  megatron_lm_tp_degree: 4\n  megatron_lm_pp_degree: 2\n"
+        )
+        answer = run("check", str(path))
+        assert "fix: num_processes: 8\n" in answer.out

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rankatlas.checks import check_numbers, check_refusal
+from rankatlas.checks.keys import KEYS
 from rankatlas.checks.numbers import Numbers
-from rankatlas.checks.spelling import KEYS
 from rankatlas.cli.common import read, sets_given
 from rankatlas.errors import ArgumentsError, DegreeError, RankatlasError, WorldSizeError
 from rankatlas.job import Fact, Job
