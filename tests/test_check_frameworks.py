@@ -139,11 +139,11 @@ class TestVerl:
         assert found.numbers["legal"] == [32, 48]
 
 
-PRETRAIN = "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4"
+PRETRAIN = "pretrain_gpt.py --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4"
 
 
 def megatron(options, world=8):
-    return read_config(f"{PRETRAIN} {options}", "megatron", world_size=world)
+    return read_config(f"torchrun --nproc-per-node {world} {PRETRAIN} {options}", "megatron", world_size=world)
 
 
 class TestMegatronsRounds:
@@ -331,3 +331,60 @@ class TestFiles:
         )
         answer = run("check", str(path))
         assert "fix: num_processes: 8\n" in answer.out
+
+
+class TestPage:
+    def test_a_size_that_no_world_has(self, run, tmp_path):
+        path = tmp_path / "args.json"
+        path.write_text('{"tensor_parallel_degree": %d, "sharding": "stage1", "pipeline_parallel_degree": 2}' % 2**70)
+        answer = run("check", str(path), "-n", "8")
+        assert answer.code == 1
+        assert "read as paddlenlp" in answer.out
+        assert "fix: \n" not in answer.out
+        assert "do:  " in answer.out
+        told = run("check", str(path), "-n", "8", "--json").json
+        assert all(fix["lines"] for finding in told["findings"] for fix in finding["fixes"])
+
+    def test_one_factor_is_told_once(self, run):
+        assert (
+            "  tp=3 does not divide the world of 8 ranks: 2 are left over" in run("check", "dp=? tp=3", "-n", "8").out
+        )
+        assert "  tp=3, the world has 8 ranks" in run("check", "tp=3", "-n", "8").out
+        assert "  pp=3 × tp=2 = 6 does not divide" in run("check", "dp=? pp=3 tp=2", "-n", "8").out
+
+    def test_an_empty_list_is_not_told(self):
+        findings = check_job(read_config(f"{PRETRAIN} --num-layers 3", "megatron", world_size=8))
+        found = only(findings, "RA130")
+        assert found.numbers["offered"] == []
+        for lang in ("en", "zh"):
+            assert " -" not in found.told("message", lang)
+            assert "是 -" not in found.told("message", lang)
+        assert "an exact split" not in found.message
+
+    def test_what_follows_from_a_layout_is_not_told_where_none_does(self, run, tmp_path):
+        path = tmp_path / "run.sh"
+        path.write_text(
+            "torchrun --nnodes 1 --nproc-per-node 9 pretrain_gpt.py --tensor-model-parallel-size 2"
+            " --micro-batch-size 1 --global-batch-size 64\n"
+        )
+        facts = run("check", str(path), "--json").json
+        assert facts["notation"] is None
+        names = [row["name"] for row in facts["understood"]]
+        assert "global_batch" in names
+        assert "accumulation" not in names
+
+    def test_chinese(self, run):
+        command = f"torchrun --nproc-per-node 8 {PRETRAIN} --num-layers 30 --account-for-loss-in-pipeline-split"
+        answer = run("check", command, "--from", "megatron", "--lang", "zh")
+        assert answer.out.startswith("命令行，")
+        assert "# 代替 --account-for-loss-in-pipeline-split" in answer.out
+        assert "the command line" not in answer.out
+        assert "in the place of" not in answer.out
+
+    def test_seeds_in_chinese(self, run, tmp_path):
+        path = tmp_path / "args.json"
+        path.write_text('{"enable_auto_parallel": true, "tensor_parallel_degree": 2, "sep_parallel_degree": 2}')
+        (finding,) = run("check", str(path), "-n", "8", "--lang", "zh", "--json").json["findings"]
+        assert finding["code"] == "RA181"
+        assert "seeds" not in finding["message"]
+        assert "mp=2" in finding["message"]

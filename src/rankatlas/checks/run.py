@@ -82,7 +82,7 @@ def check_refusal(error: WorldSizeError | DegreeError | ArgumentsError, numbers:
         return world.contradiction(error)
     finding = world.product(error) if isinstance(error, WorldSizeError) else world.degree(error)
     if numbers is None:
-        return finding
+        return finding.with_fixes(fix for fix in finding.fixes if fix.lines)
     if numbers.format.partition("-")[0] in KEYS and isinstance(error, WorldSizeError):
         # What stays as it is need not be pasted, and the open size follows by itself.
         open_axis = finding.numbers["axis"] if finding.code == "RA102" else None

@@ -35,6 +35,7 @@ def product(error: WorldSizeError) -> Finding:
     told = " × ".join(f"{axis}={size}" for axis, size in factors if size > 1)
     numbers = {
         "factors": told or "1",
+        "taken": _taken(told, total),
         "product": total,
         "world": world,
         "remainder": error.remainder,
@@ -46,6 +47,13 @@ def product(error: WorldSizeError) -> Finding:
     fixes = [Fix(fix) for fix in error.fixes[:_MOST_FIXES]]
     fixes += [Fix({"world": near}) for near in error.nearest_worlds[:2] if near <= MOST_RANKS]
     return Finding("RA102" if open_size else "RA101", "error", numbers, fixes)
+
+
+def _taken(factors: str, product: int) -> str:
+    """What sizes make together, which needs no word where there is one of them."""
+    if "×" not in factors:
+        return factors or str(product)
+    return f"{factors} = {product:,}" if product >= 10**5 else f"{factors} = {product}"
 
 
 def degree(error: DegreeError) -> Finding:
@@ -79,11 +87,13 @@ def product_of(numbers: Numbers) -> Iterator[Finding]:
     sizes = {name: numbers[name] for name in ("pp", "dp", "cp", "sep", "tp") if numbers[name] > 1}
     total, world = prod(sizes.values()), numbers["world"]
     if total != world:
+        told = " × ".join(f"{name}={size}" for name, size in sizes.items())
         yield Finding(
             "RA101",
             "error",
             {
-                "factors": " × ".join(f"{name}={size}" for name, size in sizes.items()) or "1",
+                "factors": told or "1",
+                "taken": _taken(told, total),
                 "product": total,
                 "world": world,
                 "remainder": world % total,
