@@ -336,7 +336,7 @@ class TestFiles:
 class TestPage:
     def test_a_size_that_no_world_has(self, run, tmp_path):
         path = tmp_path / "args.json"
-        path.write_text('{"tensor_parallel_degree": %d, "sharding": "stage1", "pipeline_parallel_degree": 2}' % 2**70)
+        path.write_text(f'{{"tensor_parallel_degree": {2**70}, "sharding": "stage1", "pipeline_parallel_degree": 2}}')
         answer = run("check", str(path), "-n", "8")
         assert answer.code == 1
         assert "read as paddlenlp" in answer.out
