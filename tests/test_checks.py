@@ -323,7 +323,7 @@ def test_lines_are_written_as_each_dialect_writes_them():
         ("torchtitan-0.3", "run.log"): ["--parallelism.tensor_parallel_degree 4"],
         ("torchtitan-0.1", "run.toml"): ["tensor_parallel_degree = 4  # in [parallelism]"],
         ("deepspeed", "ds.json"): ['"tensor_parallel": {"autotp_size": 4}'],
-        ("accelerate", "config.yaml"): ["parallelism_config_tp_size: 4"],
+        ("accelerate", "config.yaml"): ["parallelism_config: {parallelism_config_tp_size: 4}"],
         ("verl", "run.log"): ["actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4"],
         ("nemo-rl", "run.log"): ["policy.megatron_cfg.tensor_model_parallel_size=4"],
         ("rankatlas", "job.yaml"): ["layout: dp=2 tp=4"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from rankatlas.errors import InputError, shown
 
 LANGUAGES = ("en", "zh")
+_CLAUSE = re.compile("(?=[;；])")
 _MOST_LISTED = 16  # numbers of a list that a sentence shows
 
 
@@ -53,10 +55,15 @@ def page_words(name: str, lang: str = "en") -> str:
 def filled(template: str, numbers: Mapping[str, Any]) -> str:
     """A sentence with its numbers; lists are told with commas, long ones cut.
 
-    >>> filled("{few} of {many}", {"few": [1, 2], "many": 10**5})
+    What follows a semicolon is left out where its list is empty.
+
+    >>> filled("{few} of {many}; these fit: {none}", {"few": [1, 2], "many": 10**5, "none": []})
     '1, 2 of 100,000'
     """
-    return template.format_map(_Shown({name: _shown(value) for name, value in numbers.items()}))
+    empty = [f"{{{name}}}" for name, value in numbers.items() if isinstance(value, (list, tuple)) and not value]
+    first, *clauses = _CLAUSE.split(template)
+    told = first + "".join(clause for clause in clauses if not any(name in clause for name in empty))
+    return told.format_map(_Shown({name: _shown(value) for name, value in numbers.items()}))
 
 
 class _Shown(dict[str, str]):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rankatlas.checks.catalogue import filled, words
+from rankatlas.checks.catalogue import filled, page_words, words
 
 SEVERITIES = ("note", "warning", "error")  # ascending
 
@@ -14,18 +14,31 @@ SEVERITIES = ("note", "warning", "error")  # ascending
 class Fix:
     """A change that makes a finding go away: `changes` by name → new value, and `lines` to paste into the source.
 
+    `instead` are the keys of the source that must go when the lines come.
+
     >>> Fix({"pp": 2}, ["--pipeline-model-parallel-size 2"])
     Fix({'pp': 2}, ['--pipeline-model-parallel-size 2'])
     """
 
-    __slots__ = ("changes", "lines")
+    __slots__ = ("changes", "instead", "lines")
 
-    def __init__(self, changes: Mapping[str, Any], lines: Iterable[str] = ()) -> None:
+    def __init__(self, changes: Mapping[str, Any], lines: Iterable[str] = (), instead: Iterable[str] = ()) -> None:
         self.changes = MappingProxyType(dict(changes))
         self.lines = tuple(lines)
+        self.instead = tuple(instead)
+
+    def to_dict(self, lang: str = "en") -> dict[str, Any]:
+        """Plain data for JSON; what the lines replace stands behind them as a comment."""
+        held: dict[str, Any] = {"changes": dict(self.changes), "lines": list(self.lines)}
+        if self.instead:
+            names = "  ".join(self.instead)
+            held["instead"] = list(self.instead)
+            held["lines"].append("# " + page_words("instead", lang).format(names=names))
+        return held
 
     def __repr__(self) -> str:
-        return f"Fix({dict(self.changes)!r}, {list(self.lines)!r})"
+        instead = f", {list(self.instead)!r}" if self.instead else ""
+        return f"Fix({dict(self.changes)!r}, {list(self.lines)!r}{instead})"
 
 
 class Finding:
@@ -73,7 +86,7 @@ class Finding:
             "message": self.told("message", lang),
             "why": self.told("why", lang),
             "numbers": dict(self.numbers),
-            "fixes": [{"changes": dict(fix.changes), "lines": list(fix.lines)} for fix in self.fixes],
+            "fixes": [fix.to_dict(lang) for fix in self.fixes],
         }
 
     def __repr__(self) -> str:

@@ -59,19 +59,28 @@ def _finding(numbers: Numbers, error: PipelineSplitError) -> Finding:
     layers, stages, virtual = error.layers, error.stages, error.virtual
     pieces = stages * virtual
     told = any(numbers.value(name) for name in ("stage_layers", "first_stage_layers", "last_stage_layers"))
+    counted = 0 if told else _counted(numbers)
+    whole = layers + counted
     facts = {
         "layers": layers,
+        "whole": f"{layers} + {counted}" if counted else layers,
         "stages": stages,
         "virtual": virtual,
         "pieces": pieces,
-        "each": layers // pieces,
-        "kept": layers - layers % pieces,
-        "dropped": layers % pieces,
+        "each": whole // pieces,
+        "kept": whole - whole % pieces,
+        "dropped": whole % pieces,
         "offered": error.offered_split or [],
-        "legal": [size for size in divisors_shown(layers) if layers % (size * virtual) == 0],
+        "legal": [size for size in divisors_shown(whole) if whole % (size * virtual) == 0 and size * virtual <= layers],
         "detail": str(error).partition("\n")[0],
     }
     return Finding("RA131" if told else "RA130", "error", facts, _fixes(numbers, error))
+
+
+def _counted(numbers: Numbers) -> int:
+    """How many layers the ends count as, beside those of the model."""
+    policy = str(numbers.value("layer_split"))
+    return 1 + policy.count("-and-") if policy in _COUNTING else 0
 
 
 def _fixes(numbers: Numbers, error: PipelineSplitError) -> list[Fix]:
@@ -82,18 +91,21 @@ def _fixes(numbers: Numbers, error: PipelineSplitError) -> list[Fix]:
         fixes.append(Fix({"stage_layers": error.offered_chunks}))
     ends = _ends(layers, stages, virtual)
     if ends and splits and numbers.value("stage_layers") is None:
+        if numbers.value("virtual_stage_layers") is not None:  # which excludes ends of their own
+            ends["virtual_stages"] = virtual
         fixes.append(Fix(ends))
     if numbers.written("megatron") and not ends_given(numbers):
         for policy in _COUNTING[:2]:
             if (layers + policy.count("-and-") + 1) % (stages * virtual) == 0:
                 fixes.append(Fix({"layer_split": policy}))
     told = ends_given(numbers) or numbers.value("stage_layers") is not None
+    whole = layers + _counted(numbers)
     rest = numbers["dp"] * stages  # what the data axes and the pipeline have together
-    legal = [size for size in divisors_shown(layers // virtual) if layers % (size * virtual) == 0 and rest % size == 0]
+    legal = [size for size in divisors_shown(whole // virtual) if whole % (size * virtual) == 0 and rest % size == 0]
     for size in [size for size in legal if size < stages][-1:] if not told else []:
         fixes.append(Fix({"pp": size, "dp": rest // size} if says_data(numbers) else {"pp": size}))
-    if virtual > 1 and layers % stages == 0:
-        fitting = [size for size in divisors_shown(layers // stages) if size < virtual]
+    if virtual > 1 and whole % stages == 0:
+        fitting = [size for size in divisors_shown(whole // stages) if size < virtual]
         fixes += [Fix({"virtual_stages": size}) for size in fitting[-1:]]
     return fixes
 
@@ -118,18 +130,81 @@ def _ends(layers: int, stages: int, virtual: int) -> dict[str, int]:
     return {}
 
 
-def interleaving(numbers: Numbers) -> Iterator[Finding]:
-    """RA132: with virtual stages, micro-batches that are no multiple of the stages."""
-    virtual, stages = numbers.get("virtual_stages") or 1, numbers["pp"]
-    micro_batches = _micro_batches(numbers)
-    if virtual == 1 or stages == 1 or micro_batches is None or micro_batches % stages == 0:
+def virtual_by_length(numbers: Numbers) -> Iterator[Finding]:
+    """RA134: virtual stages that are told by their length, which does not divide the layers of a stage.
+
+    Source: validate_args in megatron/training/arguments.py (0.16).
+
+    >>> from rankatlas.job import Fact
+    >>> given = {"layers": 32, "pp": 4, "virtual_stage_layers": 3}
+    >>> next(virtual_by_length(Numbers(Fact(name, size, "given") for name, size in given.items()))).numbers["legal"]
+    [1, 2, 4, 8]
+    """
+    layers, stages, size = numbers.get("layers"), numbers["pp"], numbers.get("virtual_stage_layers")
+    if layers is None or size is None or stages == 1 or ends_given(numbers):
         return
-    numbers_ = {"micro_batches": micro_batches, "stages": stages, "remainder": micro_batches % stages}
-    batch, micro, data = numbers.get("global_batch"), numbers.get("micro_batch") or 1, numbers["dp"]
-    near = [] if batch is None else _multiples(batch, micro * data * stages)
-    fixes = [Fix({"virtual_stages": 1}), *(Fix({"global_batch": size}) for size in near)]
+    counted = _counted(numbers)
+    each, rest = divmod(layers + counted, stages)
+    if rest or each % size == 0:  # RA130 is about the rest
+        return
+    legal = divisors_shown(each)
+    facts = {
+        "each": each,
+        "whole": f"{layers} + {counted}" if counted else layers,
+        "stages": stages,
+        "size": size,
+        "remainder": each % size,
+        "legal": legal,
+    }
+    below, above = ([one for one in legal if (one < size) is less] for less in (True, False))
+    yield Finding("RA134", "error", facts, [Fix({"virtual_stage_layers": one}) for one in (*below[-1:], *above[:1])])
+
+
+def interleaving(numbers: Numbers) -> Iterator[Finding]:
+    """RA132: with virtual stages, micro-batches that leave a round with fewer of them than there are stages.
+
+    A round is as long as there are stages, or as `microbatch_group` says.  Source:
+    `forward_backward_pipelining_with_interleaving` in megatron/core/pipeline_parallel/schedules.py (0.16).
+
+    >>> from rankatlas.job import Fact
+    >>> given = {"pp": 4, "virtual_stages": 2, "accumulation": 11, "microbatch_group": 6}
+    >>> [finding.code for finding in interleaving(Numbers(Fact(name, size, "given") for name, size in given.items()))]
+    []
+    """
+    virtual, stages = numbers.get("virtual_stages") or 1, numbers["pp"]
+    micro_batches, group = _micro_batches(numbers), numbers.get("microbatch_group") or stages
+    if virtual == 1 or stages == 1 or micro_batches is None or _fills(micro_batches, group, stages):
+        return
+    batch, each = numbers.get("global_batch"), (numbers.get("micro_batch") or 1) * numbers["dp"]
+    near = [] if batch is None else _filling(batch // each, group, stages)
+    facts = {
+        "micro_batches": micro_batches,
+        "stages": stages,
+        "group": group,
+        "remainder": micro_batches % group,
+        "legal": [size * each for size in near],
+    }
+    fixes = [Fix({"virtual_stages": 1})]
+    if group != stages:
+        fixes.append(Fix({"microbatch_group": stages}))
+    fixes += [Fix({"global_batch": size * each}) for size in near]
     severity = "error" if numbers.format.startswith(("megatron", "paddle")) else "warning"
-    yield Finding("RA132", severity, {**numbers_, "legal": near}, fixes)
+    yield Finding("RA132", severity, facts, fixes)
+
+
+def _fills(micro_batches: int, group: int, stages: int) -> bool:
+    rest = micro_batches % group
+    return stages <= group <= micro_batches and (rest == 0 or rest >= stages)
+
+
+def _filling(micro_batches: int, group: int, stages: int) -> list[int]:
+    """The numbers of micro-batches next below and above that fill their rounds."""
+    if group < stages:
+        return []
+    whole, rest = divmod(micro_batches, group)
+    below = whole * group
+    above = below + (stages if whole and rest < stages else group)
+    return [size for size in (below, above) if size > 0]
 
 
 def few_micro_batches(numbers: Numbers) -> Iterator[Finding]:
@@ -146,9 +221,3 @@ def _micro_batches(numbers: Numbers) -> int | None:
         each = micro * numbers["dp"]
         return batch // each if batch % each == 0 else None
     return numbers.get("accumulation")
-
-
-def _multiples(number: int, of: int) -> list[int]:
-    """The multiples of `of` next to a number."""
-    below = number // of * of
-    return [value for value in (below, below + of) if value > 0]

@@ -26,7 +26,9 @@ EXPERT_ROLES: Mapping[str, tuple[str, ...]] = {
 # Where the data of training is split: verl's Ulysses has a chart for that.
 DENSE_CHARTS = ("ulysses", "dense", "train_dense", "train", "actor")
 EXPERT_CHARTS = ("expert", "train_expert", "sparse", "train_sparse", "experts", "moe")
-_SPLIT_DATA = (*DATA_AXES, "gtp_remat")  # Megatron's weight shards read data of their own
+# Megatron's weight shards read data of their own, and so does the part of Paddle's sharding that lies outside the
+# pipeline where there are experts: its data is split over moe_sharding × sharding.
+_SPLIT_DATA = (*DATA_AXES, "gtp_remat", "moe_sharding")
 # Of reinforcement learning.
 _OF_STEPS = ("prompts", "responses", "rollout_tp", "rollout_pp", "rollout_dp")
 _DERIVED = ("data size", "batch mesh")  # origins of batches that a reader computed
@@ -192,11 +194,7 @@ class Numbers:
         for name in ("accumulation", "global_batch"):
             if name not in changes and any(words in self.origin(name) for words in _DERIVED):
                 facts.pop(name)  # it follows from what changes
-        if "stage_layers" in changes:
-            for name in ("first_stage_layers", "last_stage_layers", "layer_split"):
-                facts.pop(name, None)
-        if "virtual_stages" in changes or "pp" in changes:
-            facts.pop("stage_layers", None)
+        _share_out(facts, changes)
         return Numbers(facts.values(), format=self.format, source=self.source, axes=self.axes, notes=self.notes)
 
 
@@ -217,6 +215,31 @@ def expert_mesh(layout: Mesh | Atlas) -> Mesh | None:
     if isinstance(layout, Mesh):
         return None
     return next((layout.charts[name] for name in EXPERT_CHARTS if name in layout.charts), None)
+
+
+def _share_out(facts: dict[str, Fact], changes: Mapping[str, Any]) -> None:
+    """What says how layers are shared out, without what the changes stand in the place of."""
+    ends = ("first_stage_layers", "last_stage_layers")
+    if "stage_layers" in changes:
+        _drop(facts, *ends, "layer_split", "virtual_stage_layers")
+    elif any(end in changes for end in ends):
+        _drop(facts, "stage_layers", "layer_split", "virtual_stage_layers")
+    elif "layer_split" in changes:
+        _drop(facts, "stage_layers", *ends)
+    if "virtual_stages" in changes or "pp" in changes:
+        _drop(facts, "stage_layers")
+    if "virtual_stages" in changes:
+        _drop(facts, "virtual_stage_layers")
+    elif "virtual_stage_layers" in facts and facts["virtual_stage_layers"].value:
+        _drop(facts, "virtual_stages")  # it follows from the length
+        whole = _size(facts.get("layers")) // _size(facts.get("pp")) // _size(facts["virtual_stage_layers"])
+        if whole > 1:
+            facts["virtual_stages"] = Fact("virtual_stages", whole, "inferred")
+
+
+def _drop(facts: dict[str, Fact], *names: str) -> None:
+    for name in names:
+        facts.pop(name, None)
 
 
 def _size(fact: Fact | None) -> int:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd, lcm
 
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown, up_to_next
+
+_OF_MEGATRON = (None, "Megatron FSDP", "torch FSDP2")  # how Megatron's own arguments say `fsdp`, if they do
 
 
 def rollout(numbers: Numbers) -> Iterator[Finding]:
@@ -34,31 +37,82 @@ def rollout(numbers: Numbers) -> Iterator[Finding]:
 
 
 def samples(numbers: Numbers) -> Iterator[Finding]:
-    """RA161: prompts × responses of a step are no multiple of the data ranks that train on them."""
+    """RA161: prompts × responses of a step are no multiple of what the training ranks take at a time.
+
+    >>> from rankatlas.job import Fact
+    >>> given = {"prompts": 100, "responses": 1, "dp": 4, "micro_batch": 8}
+    >>> found = next(samples(Numbers([Fact(name, size, "given") for name, size in given.items()], format="verl-0.9")))
+    >>> found.numbers["share"], found.numbers["remainder"], found.numbers["legal"]
+    ('dp=4 × micro_batch=8 = 32', 4, [96, 128])
+    """
     prompts, responses = numbers.get("prompts"), numbers.get("responses") or 1
-    data = numbers["dp"]
-    if prompts is None or prompts * responses % data == 0:
+    each, share = _taken_at_once(numbers)
+    if prompts is None or prompts * responses % each == 0:
         return
     batch = prompts * responses
-    below = prompts // data * data
-    near = [value for value in (below, below + data) if value > 0]
+    near = _around(prompts, each // gcd(each, responses))
     facts = {
         "prompts": prompts,
         "responses": responses,
         "samples": batch,
-        "data": data,
-        "remainder": batch % data,
+        "data": numbers["dp"],
+        "each": each,
+        "share": share,
+        "remainder": batch % each,
         "legal": near,
     }
-    yield Finding("RA161", "error", facts, [Fix({"prompts": value}) for value in near])
+    fixes = [Fix({"prompts": value}) for value in near]
+    micro, data = numbers["micro_batch"], numbers["dp"]
+    if each == data * micro and batch % data == 0:
+        fixes += [Fix({"micro_batch": size}) for size in divisors_shown(batch // data) if size < micro][-1:]
+    yield Finding("RA161", "error", facts, fixes)
 
 
 def mini_batches(numbers: Numbers) -> Iterator[Finding]:
-    """RA162: the samples of a step are no multiple of the batch of one optimizer step."""
+    """RA162: the samples of a step are no multiple of the batch of one optimizer step.
+
+    verl raises ValueError where the batch is larger than the step (`ActorConfig.validate`, verl 0.9.1).
+
+    >>> from rankatlas.job import Fact
+    >>> given = {"prompts": 64, "responses": 2, "global_batch": 256, "dp": 8}
+    >>> found = next(mini_batches(Numbers([Fact(name, size, "given") for name, size in given.items()], format="verl")))
+    >>> found.severity, found.numbers["legal"], [dict(fix.changes) for fix in found.fixes]
+    ('error', [8, 16, 32, 64, 128], [{'global_batch': 128}, {'global_batch': 64}, {'prompts': 128}])
+    """
     prompts, responses, batch = numbers.get("prompts"), numbers.get("responses") or 1, numbers.get("global_batch")
     if prompts is None or batch is None or prompts * responses % batch == 0:
         return
     samples = prompts * responses
-    legal = up_to_next(divisors_shown(samples), batch)
+    unit = numbers["dp"] * (numbers.get("micro_batch") or 1)  # which the data ranks take of it at once
+    if numbers.written("verl"):
+        unit = lcm(unit, responses)  # it counts prompts
+    legal = up_to_next([size for size in divisors_shown(samples) if size % unit == 0], batch)
     facts = {"samples": samples, "batch": batch, "remainder": samples % batch, "legal": legal}
-    yield Finding("RA162", "warning", facts, [Fix({"global_batch": value}) for value in legal[:-3:-1]])
+    fixes = [Fix({"global_batch": value}) for value in legal[:-3:-1]]
+    if batch % unit == 0:
+        each, _ = _taken_at_once(numbers)
+        step = lcm(batch // gcd(batch, responses), each // gcd(each, responses))
+        fixes += [Fix({"prompts": value}) for value in _around(prompts, step)]
+    severity = "error" if numbers.written("verl") and batch > samples else "warning"
+    yield Finding("RA162", severity, facts, fixes)
+
+
+def _taken_at_once(numbers: Numbers) -> tuple[int, str]:
+    """The samples that a step must be a multiple of, and which sizes make them.
+
+    verl asks of FSDP that all ranks share them, whatever Ulysses cuts, and of Megatron that they fill a micro-batch on
+    every data rank: `validate_config` in verl/utils/config.py (0.9.1).  Only where it knows the micro-batch: without
+    one the batch is dynamic, and the data ranks alone share it.
+    """
+    data, micro = numbers["dp"], numbers.get("micro_batch")
+    if numbers.written("verl") and micro is not None:
+        if numbers.value("fsdp") not in _OF_MEGATRON:
+            return numbers["world"], f"world={numbers['world']}"
+        return data * micro, f"dp={data} × micro_batch={micro} = {data * micro}"
+    return data, f"dp={data}"
+
+
+def _around(number: int, step: int) -> list[int]:
+    """The multiples of a step next below and next above a number."""
+    below = number // step * step
+    return [value for value in (below, below + step) if value > 0]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from rankatlas.checks import batch, communicators, experts, layers, nodes, order, roles, sequences, tensor, world
 from rankatlas.checks.finding import SEVERITIES, Finding, Fix
+from rankatlas.checks.keys import KEYS
 from rankatlas.checks.numbers import Numbers
-from rankatlas.checks.spelling import KEYS, lines
+from rankatlas.checks.spelling import instead_of, lines
 from rankatlas.cluster import Cluster
 from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 from rankatlas.job import Fact, Job
@@ -26,6 +27,7 @@ _OF_NUMBERS: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
     tensor.key_value_heads,
     tensor.vocabulary,
     layers.split,
+    layers.virtual_by_length,
     layers.interleaving,
     layers.few_micro_batches,
     sequences.context,
@@ -80,7 +82,7 @@ def check_refusal(error: WorldSizeError | DegreeError | ArgumentsError, numbers:
         return world.contradiction(error)
     finding = world.product(error) if isinstance(error, WorldSizeError) else world.degree(error)
     if numbers is None:
-        return finding
+        return finding.with_fixes(fix for fix in finding.fixes if fix.lines)
     if numbers.format.partition("-")[0] in KEYS and isinstance(error, WorldSizeError):
         # What stays as it is need not be pasted, and the open size follows by itself.
         open_axis = finding.numbers["axis"] if finding.code == "RA102" else None
@@ -114,5 +116,8 @@ def _proven(finding: Finding, numbers: Numbers) -> Finding:
 
 def _spelled(finding: Finding, numbers: Numbers) -> Finding:
     """The finding with its changes as lines of the dialect; changes that cannot be said there are left out."""
-    fixes = [Fix(fix.changes, fix.lines or lines(numbers, fix.changes)) for fix in finding.fixes]
+    fixes = [
+        Fix(fix.changes, fix.lines or lines(numbers, fix.changes), instead_of(numbers, fix.changes))
+        for fix in finding.fixes
+    ]
     return finding.with_fixes(fix for fix in fixes if fix.lines)

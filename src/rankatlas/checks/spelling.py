@@ -8,140 +8,19 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
+from rankatlas.checks.keys import BRIDGE, KEYS
 from rankatlas.checks.numbers import ROLES, Numbers
 from rankatlas.core import Atlas, Mesh
 
-_MEGATRON = MappingProxyType(
-    {
-        "tp": "tensor-model-parallel-size",
-        "pp": "pipeline-model-parallel-size",
-        "cp": "context-parallel-size",
-        "ep": "expert-model-parallel-size",
-        "etp": "expert-tensor-parallel-size",
-        "virtual_stages": "num-virtual-stages-per-pipeline-rank",
-        "first_stage_layers": "decoder-first-pipeline-num-layers",
-        "last_stage_layers": "decoder-last-pipeline-num-layers",
-        "global_batch": "global-batch-size",
-        "micro_batch": "micro-batch-size",
-        "sequence_length": "seq-length",
-        "layers": "num-layers",
-        "heads": "num-attention-heads",
-        "kv_heads": "num-query-groups",
-        "experts": "num-experts",
-        "vocab_multiple": "make-vocab-size-divisible-by",
-    }
-)
-_NLP = MappingProxyType(
-    {
-        "tp": "tensor_parallel_degree",
-        "pp": "pipeline_parallel_degree",
-        "cp": "context_parallel_degree",
-        "sep": "sep_parallel_degree",
-        "ep": "expert_parallel_degree",
-        "dp": "data_parallel_degree",
-        "sharding": "sharding_parallel_degree",
-        "virtual_stages": "virtual_pp_degree",
-        "micro_batch": "per_device_train_batch_size",
-        "accumulation": "gradient_accumulation_steps",
-        "sequence_length": "max_seq_length",
-        "layers": "num_hidden_layers",
-        "etp": "expert_tensor_parallel_degree",
-    }
-)
-_FORMERS = MappingProxyType(
-    {
-        **_NLP,
-        "tp": "tensor_model_parallel_size",
-        "pp": "pipeline_model_parallel_size",
-        "cp": "context_parallel_size",
-        "sep": "sep_parallel_size",
-        "ep": "expert_model_parallel_size",
-        "dp": "data_parallel_size",
-        "sharding": "sharding_parallel_size",
-        "virtual_stages": "virtual_pipeline_model_parallel_size",
-        "sequence_length": "max_seq_len",
-        "etp": "expert_tensor_model_parallel_size",
-    }
-)
-_TITAN = MappingProxyType(
-    {
-        "tp": "parallelism.tensor_parallel_degree",
-        "pp": "parallelism.pipeline_parallel_degree",
-        "cp": "parallelism.context_parallel_degree",
-        "ep": "parallelism.expert_parallel_degree",
-        "etp": "parallelism.expert_tensor_parallel_degree",
-        "dp": "parallelism.data_parallel_shard_degree",
-        "dp_shard": "parallelism.data_parallel_shard_degree",
-        "fsdp": "parallelism.data_parallel_shard_degree",
-        "dp_replicate": "parallelism.data_parallel_replicate_degree",
-        "micro_batch": "training.local_batch_size",
-        "global_batch": "training.global_batch_size",
-        "sequence_length": "training.seq_len",
-    }
-)
-_DEEPSPEED = MappingProxyType(
-    {
-        "global_batch": "train_batch_size",
-        "micro_batch": "train_micro_batch_size_per_gpu",
-        "accumulation": "gradient_accumulation_steps",
-        "tp": "tensor_parallel.autotp_size",
-        "sep": "sequence_parallel_size",
-    }
-)
-_ACCELERATE = MappingProxyType(
-    {
-        "tp": "parallelism_config_tp_size",
-        "cp": "parallelism_config_cp_size",
-        "dp": "parallelism_config_dp_shard_size",
-        "dp_shard": "parallelism_config_dp_shard_size",
-        "dp_replicate": "parallelism_config_dp_replicate_size",
-        "sep": "parallelism_config_sp_size",
-        "accumulation": "gradient_accumulation_steps",
-    }
-)
-_VERL = MappingProxyType(
-    {
-        "rollout_tp": "actor_rollout_ref.rollout.tensor_model_parallel_size",
-        "tp": "actor_rollout_ref.actor.megatron.tensor_model_parallel_size",
-        "pp": "actor_rollout_ref.actor.megatron.pipeline_model_parallel_size",
-        "cp": "actor_rollout_ref.actor.megatron.context_parallel_size",
-        "ep": "actor_rollout_ref.actor.megatron.expert_model_parallel_size",
-        "etp": "actor_rollout_ref.actor.megatron.expert_tensor_parallel_size",
-        "sep": "actor_rollout_ref.actor.ulysses_sequence_parallel_size",
-        "prompts": "data.train_batch_size",
-        "responses": "actor_rollout_ref.rollout.n",
-        "micro_batch": "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu",
-        "global_batch": "actor_rollout_ref.actor.ppo_mini_batch_size",
-    }
-)
-_NEMO = MappingProxyType(
-    {
-        "tp": "policy.megatron_cfg.tensor_model_parallel_size",
-        "pp": "policy.megatron_cfg.pipeline_model_parallel_size",
-        "cp": "policy.megatron_cfg.context_parallel_size",
-        "ep": "policy.megatron_cfg.expert_model_parallel_size",
-        "etp": "policy.megatron_cfg.expert_tensor_parallel_size",
-        "rollout_tp": "policy.generation.vllm_cfg.tensor_parallel_size",
-        "prompts": "grpo.num_prompts_per_step",
-        "responses": "grpo.num_generations_per_prompt",
-        "global_batch": "policy.train_global_batch_size",
-        "micro_batch": "policy.train_micro_batch_size",
-    }
-)
-# Family of formats → name → the source's key, and how a key and its value are written.
-KEYS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "megatron": _MEGATRON,
-        "paddlenlp": _NLP,
-        "paddleformers": _FORMERS,
-        "torchtitan": _TITAN,
-        "deepspeed": _DEEPSPEED,
-        "accelerate": _ACCELERATE,
-        "verl": _VERL,
-        "nemo": _NEMO,
-    }
-)
+_ENDS = ("first_stage_layers", "last_stage_layers")
 _SAID = re.compile(r"given: ([A-Za-z_][\w.]*)")  # the origin of a number that stands under a key
+_NODES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "verl": ("trainer.n_gpus_per_node", "trainer.nnodes"),
+        "nemo": ("cluster.gpus_per_node", "cluster.num_nodes"),
+    }
+)
+_WORD = re.compile(r"[a-z]\w*")
 _STYLES: Mapping[str, str] = MappingProxyType(
     {"deepspeed": "json", "accelerate": "yaml", "verl": "override", "nemo": "override", "rankatlas": "yaml"}
 )
@@ -157,23 +36,69 @@ def lines(numbers: Numbers, changes: Mapping[str, Any]) -> list[str]:
     >>> lines(numbers, {"tp": 4, "stage_layers": [8, 8, 7, 7]})
     ['--tensor-model-parallel-size 4', '--pipeline-model-parallel-layout "Et*8|t*8|t*7|t*7L"']
     """
-    if "+" in numbers.format:
-        return []  # one framework inside another: which file says it is not known here
     family = numbers.format.partition("-")[0]
-    world = [_world(numbers, changes["world"])] if "world" in changes else []
+    world = _world(numbers, changes["world"]) if "world" in changes else []
+    if "+" in numbers.format:  # one framework inside another: which file says it is not known here
+        return world if set(changes) == {"world"} else []
     rest = {name: value for name, value in changes.items() if name != "world"}
     if family not in KEYS:
         told = _own(numbers, rest)
         return [] if told is None else [*told, *world]
     found = []
     for name, value in rest.items():
-        line = _line(numbers, family, name, value)
-        if line is None:
+        told = _line(numbers, family, name, value, changes.get("cp", numbers["cp"]))
+        if told is None:
             return []
-        found.append(line)
-        if family == "megatron" and name == "stage_layers" and numbers["virtual_stages"] > 1:
-            found.append("# in the place of --num-virtual-stages-per-pipeline-rank")
+        found += told
     return [*found, *world]
+
+
+# Ways to share layers out of which Megatron takes one: what is set → what must go.
+_REPLACED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "stage_layers": (*_ENDS, "layer_split", "virtual_stage_layers", "virtual_stages"),
+        "first_stage_layers": ("stage_layers", "layer_split", "virtual_stage_layers"),
+        "last_stage_layers": ("stage_layers", "layer_split", "virtual_stage_layers"),
+        "layer_split": ("stage_layers", *_ENDS, "layer_split"),
+        "virtual_stages": ("stage_layers", "virtual_stage_layers"),
+        "virtual_stage_layers": ("virtual_stages",),
+    }
+)
+
+
+def instead_of(numbers: Numbers, changes: Mapping[str, Any]) -> list[str]:
+    """The keys of the source that must go when the changes come.
+
+    >>> from rankatlas.job import Fact
+    >>> numbers = Numbers([Fact("layer_split", "loss", "given")], format="megatron-0.16")
+    >>> instead_of(numbers, {"stage_layers": [8, 7]})
+    ['--account-for-loss-in-pipeline-split']
+    """
+    if not numbers.written("megatron"):
+        return []
+    names = [name for change in changes for name in _REPLACED.get(change, ()) if numbers.value(name) is not None]
+    gone = []
+    for name in dict.fromkeys(names):
+        if name == "layer_split":
+            kept = _ends_counted(changes.get(name))
+            gone += [end for end in _ends_counted(numbers.value(name)) if end not in kept]
+        elif name not in changes and (name != "virtual_stages" or _said_itself(numbers)):
+            gone.append(name)
+    keys = [_key(numbers, "megatron", name) for name in gone]
+    flags = _style(numbers, "megatron") == "flag"
+    return [f"--{key.replace('_', '-')}" if flags else key.rpartition(".")[2].replace("-", "_") for key in keys]
+
+
+def _said_itself(numbers: Numbers) -> bool:
+    """Whether the source gives the number of virtual stages, and not a picture or their length."""
+    return numbers.value("virtual_stage_layers") is None and numbers.value("stage_layers") is None
+
+
+def _ends_counted(policy: object) -> list[str]:
+    """The ends that count as a layer."""
+    return {"embedding": ["embedding"], "loss": ["loss"], "embedding-and-loss": ["embedding", "loss"]}.get(
+        str(policy), []
+    )
 
 
 def says_data(numbers: Numbers) -> bool:
@@ -185,39 +110,68 @@ def says_data(numbers: Numbers) -> bool:
     return any(numbers.told(axis).startswith("given") for axis in axes)
 
 
-def _line(numbers: Numbers, family: str, name: str, value: Any) -> str | None:
+def _line(numbers: Numbers, family: str, name: str, value: Any, cp: int) -> list[str] | None:
     if family == "megatron" and name == "stage_layers":
-        return _stage_layout(value)
+        picture = _picture(value)
+        return [_written(numbers, family, _plain_key(numbers, family, name), picture)]
     if family == "megatron" and name == "layer_split":
-        flags = {"embedding": ["embedding"], "loss": ["loss"], "embedding-and-loss": ["embedding", "loss"]}
-        parts = [f"--account-for-{end}-in-pipeline-split" for end in flags.get(str(value), [])]
-        return " ".join(parts) or None
+        keys = [_plain_key(numbers, family, end) for end in _ends_counted(value)]
+        flags = _style(numbers, family) == "flag"
+        told = [f"--{key}" if flags else _written(numbers, family, key, True) for key in keys]
+        return [" ".join(told)] if flags and told else told or None
     if name == "zero_stage":
-        return _written(numbers, family, "sharding", f"stage{value}") if family.startswith("paddle") else None
+        return [_written(numbers, family, "sharding", f"stage{value}")] if family.startswith("paddle") else None
     if family == "verl" and name == "global_batch":  # which verl counts in prompts
         responses = numbers["responses"]
         if value % responses:
             return None
         value //= responses
-    if name == "dp" and len(numbers.axes.get("dp", ())) > 1:
+    if name == "dp" and numbers.expert is not None and family == "paddleformers":
+        name, value = "sharding", value * cp  # there it is the whole of moe_sharding × sharding × cp
+    elif name == "dp" and len(numbers.axes.get("dp", ())) > 1:
         found = _data_axis(numbers, family, value)
         if found is None:
             return None
         name, value = found
     key = _key(numbers, family, name)
-    return None if key is None else _written(numbers, family, key, value)
+    return None if not key else [_written(numbers, family, key, value)]
 
 
-def _key(numbers: Numbers, family: str, name: str) -> str | None:
+def _key(numbers: Numbers, family: str, name: str) -> str:
     """The key the source gives this number by, else the one its dialect has for it."""
     axes = numbers.axes.get(name) or (name,)
     for origin in (numbers.told(*axes), numbers.origin(name)):
         said = _SAID.fullmatch(origin)
-        if said:
+        if said and not said[1].endswith("pipeline_model_parallel_layout"):  # it says virtual stages as well
             return said[1]
-    keys = KEYS[family]
     role = next((role for role, axes in ROLES.items() if name in axes), name)
-    return keys.get(name) or keys.get(role)
+    return _plain_key(numbers, family, name) or _plain_key(numbers, family, role)
+
+
+def _plain_key(numbers: Numbers, family: str, name: str) -> str:
+    """The key of a dialect, as this source has its like; "" where there is none."""
+    sections = _sections(numbers)
+    if family == "megatron" and "model" in sections:
+        return BRIDGE.get(name, "")
+    key = KEYS[family].get(name, "")
+    if family == "accelerate" and key.startswith("parallelism_config."):
+        axis = key.rpartition("parallelism_config_")[2]
+        for said in _said(numbers):  # the other sizes of a ParallelismConfig stand where this one belongs
+            for prefix in ("parallelism_config.parallelism_config_", "parallelism_config.", "parallelism_config_", ""):
+                if said in [f"{prefix}{other}_size" for other in ("dp_replicate", "dp_shard", "cp", "sp", "tp")]:
+                    return prefix + axis
+    return key
+
+
+def _said(numbers: Numbers) -> list[str]:
+    """The keys that the source gives numbers under."""
+    origins = [*numbers.origins.values(), *(fact.origin for fact in numbers.facts.values())]
+    return [said[1] for said in map(_SAID.fullmatch, origins) if said]
+
+
+def _sections(numbers: Numbers) -> list[str]:
+    """The sections that the source has, as far as its numbers tell."""
+    return [said.rpartition(".")[0] for said in _said(numbers) if "." in said]
 
 
 def _data_axis(numbers: Numbers, family: str, size: int) -> tuple[str, int] | None:
@@ -235,22 +189,33 @@ def _data_axis(numbers: Numbers, family: str, size: int) -> tuple[str, int] | No
     return (chosen, size // others) if size % others == 0 else None
 
 
+def _style(numbers: Numbers, family: str) -> str:
+    """How a setting is written: flag, json, yaml, toml or override."""
+    if family in ("verl", "nemo"):
+        return "override"
+    ending = next((style for end, style in _BY_ENDING.items() if numbers.source.endswith(end) and style), None)
+    return ending or _STYLES.get(family, "flag")
+
+
 def _written(numbers: Numbers, family: str, key: str, value: Any) -> str:
-    style = next((style for end, style in _BY_ENDING.items() if numbers.source.endswith(end) and style), None)
-    if family == "megatron" and style:
+    style = _style(numbers, family)
+    if family == "megatron" and style != "flag":
         key = key.replace("-", "_")
-    style = style or _STYLES.get(family, "flag")
-    if style == "override" or family in ("verl", "nemo"):
+    if style == "override":
         return f"{key}={value}"
     section, _, name = key.rpartition(".")
+    there = section in _sections(numbers)  # a section that is there already must not be written twice
     if style == "json":
         inner = f'"{name}": {_json(value)}'
-        return f'"{section}": {{{inner}}}' if section else inner
+        return (
+            f'"{section}": {{{inner}}}' if section and not there else inner + (f"  # in {section}" if section else "")
+        )
     if style == "toml":
         return f"{name} = {_json(value)}" + (f"  # in [{section}]" if section else "")
     if style == "yaml":
-        return f"{section}: {{{name}: {value}}}" if section else f"{name}: {value}"
-    return f"--{key} {value}"
+        told = f"{name}: {value}" if type(value) is int or _WORD.fullmatch(str(value)) else f"{name}: {_json(value)}"
+        return f"{section}: {{{told}}}" if section and not there else told + (f"  # in {section}" if section else "")
+    return f'--{key} "{value}"' if isinstance(value, str) and not _WORD.fullmatch(value) else f"--{key} {value}"
 
 
 def _json(value: Any) -> str:
@@ -259,22 +224,26 @@ def _json(value: Any) -> str:
     return dumps(value)
 
 
-def _stage_layout(sizes: list[int]) -> str:
+def _picture(sizes: list[int]) -> str:
     """Megatron's picture of a pipeline: E the embedding, t a layer, L the loss, a bar between chunks."""
     parts = [f"t*{size}" if size > 1 else "t" * size for size in sizes]
     parts[0] = f"E{parts[0]}"
     parts[-1] = f"{parts[-1]}L"
-    return f'--pipeline-model-parallel-layout "{"|".join(parts)}"'
+    return "|".join(parts)
 
 
-def _world(numbers: Numbers, world: int) -> str:
+def _world(numbers: Numbers, world: int) -> list[str]:
     family = numbers.format.partition("-")[0]
     each = next(size for size in range(8, 0, -1) if world % size == 0)
     if family.startswith("paddle"):
-        return f"python -m paddle.distributed.launch --nnodes {world // each} --nproc_per_node {each}"
+        return [f"python -m paddle.distributed.launch --nnodes {world // each} --nproc_per_node {each}"]
+    if family == "accelerate":
+        return [f"num_processes: {world}"]
+    if family in _NODES:
+        return [f"{key}={size}" for key, size in zip(_NODES[family], (each, world // each))]
     if family in KEYS:
-        return f"torchrun --nnodes {world // each} --nproc-per-node {each}"
-    return f"world_size: {world}" if family == "rankatlas" else f"--world-size {world}"
+        return [f"torchrun --nnodes {world // each} --nproc-per-node {each}"]
+    return [f"world_size: {world}" if family == "rankatlas" else f"--world-size {world}"]
 
 
 def _own(numbers: Numbers, changes: Mapping[str, Any]) -> list[str] | None:

@@ -12,6 +12,7 @@ from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 
 _MOST_FIXES = 4
 _SAID_ELSEWHERE = ("seeds and groups follow", "etp=")  # by RA181 and RA112
+_EXCLUDE = " exclude each other"  # by RA109
 _UNREAD = ("not understood", "left out", "ignored", "no effect")
 
 
@@ -34,6 +35,7 @@ def product(error: WorldSizeError) -> Finding:
     told = " × ".join(f"{axis}={size}" for axis, size in factors if size > 1)
     numbers = {
         "factors": told or "1",
+        "taken": _taken(told, total),
         "product": total,
         "world": world,
         "remainder": error.remainder,
@@ -45,6 +47,13 @@ def product(error: WorldSizeError) -> Finding:
     fixes = [Fix(fix) for fix in error.fixes[:_MOST_FIXES]]
     fixes += [Fix({"world": near}) for near in error.nearest_worlds[:2] if near <= MOST_RANKS]
     return Finding("RA102" if open_size else "RA101", "error", numbers, fixes)
+
+
+def _taken(factors: str, product: int) -> str:
+    """What sizes make together, which needs no word where there is one of them."""
+    if "×" not in factors:
+        return factors or str(product)
+    return f"{factors} = {product:,}" if product >= 10**5 else f"{factors} = {product}"
 
 
 def degree(error: DegreeError) -> Finding:
@@ -78,11 +87,13 @@ def product_of(numbers: Numbers) -> Iterator[Finding]:
     sizes = {name: numbers[name] for name in ("pp", "dp", "cp", "sep", "tp") if numbers[name] > 1}
     total, world = prod(sizes.values()), numbers["world"]
     if total != world:
+        told = " × ".join(f"{name}={size}" for name, size in sizes.items())
         yield Finding(
             "RA101",
             "error",
             {
-                "factors": " × ".join(f"{name}={size}" for name, size in sizes.items()) or "1",
+                "factors": told or "1",
+                "taken": _taken(told, total),
                 "product": total,
                 "world": world,
                 "remainder": world % total,
@@ -120,8 +131,12 @@ def sharding(numbers: Numbers) -> Iterator[Finding]:
 
 
 def unread(numbers: Numbers) -> Iterator[Finding]:
-    """RA104 for what a reader left out, RA105 for what it wants known."""
+    """RA104 for what a reader left out, RA105 for what it wants known, RA109 for options that exclude each other."""
     for note in numbers.notes:
+        names, excluded, _ = note.partition(_EXCLUDE)
+        if excluded:
+            yield Finding("RA109", "error", {"names": names.split(", ")})
+            continue
         if note.startswith(_SAID_ELSEWHERE):
             continue
         lost = any(words in note for words in _UNREAD)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rankatlas.checks import check_numbers, check_refusal
-from rankatlas.checks.numbers import Numbers
-from rankatlas.checks.spelling import KEYS
+from rankatlas.checks.keys import KEYS
+from rankatlas.checks.numbers import ROLES, Numbers
 from rankatlas.cli.common import read, sets_given
 from rankatlas.errors import ArgumentsError, DegreeError, RankatlasError, WorldSizeError
 from rankatlas.job import Fact, Job
@@ -17,6 +17,7 @@ _OF_ANY_WORLD = ("RA103", "RA104", "RA105", "RA106", "RA12", "RA130", "RA131", "
 _OF_THE_HELP = "the source is of "
 # What a message says that is about our reading: another format, or a layout no mesh can show.
 _OURS = ("--from", "describe the job as", "no axis of one mesh")
+_OF_A_LAYOUT = ("inferred from world", "data size", "batch mesh")  # origins of what only a layout has
 _LAID_OVER = ("ep", "rollout_tp")  # sizes over ranks that the layout has without them
 
 
@@ -42,14 +43,14 @@ def refused(
                 return _laid_over(job, sizes, error, extra, lang)
     job = _at_another_world(error, words, format) if isinstance(error, WorldSizeError) else None
     if job is None:
-        numbers = Numbers([], format=format or "notation", source=" ".join(words))
-        return report(numbers, [check_refusal(error)], None, lang)
+        told = format or _format_without(sizes, words, world_size) or "notation"
+        return report(Numbers([], format=told, source=" ".join(words)), [check_refusal(error)], None, lang)
     numbers = Numbers.of(job, extra)
     others = [finding for finding in check_numbers(numbers) if finding.code.startswith(_OF_ANY_WORLD)]
     facts = report(numbers, [check_refusal(error, numbers), *others], None, lang)
     world = error.world_size if isinstance(error, WorldSizeError) else world_size
     known = [row for row in facts["understood"] if sizes.get(row["name"], row["value"]) == row["value"]]
-    known = [row for row in known if not str(row["origin"]).startswith("inferred from world")]
+    known = [row for row in known if not any(words in str(row["origin"]) for words in _OF_A_LAYOUT)]
     return _without_layout(facts, known, world)
 
 
@@ -105,6 +106,14 @@ def _at_another_world(error: WorldSizeError, words: tuple[str, ...], format: str
         except RankatlasError:
             continue
     return None
+
+
+def _format_without(sizes: dict[str, int], words: tuple[str, ...], world_size: int | None) -> str | None:
+    """The format of a source whose largest size no world has, None where it cannot be read without that either."""
+    largest = max(sizes, key=lambda name: sizes[name], default="")
+    role = next((role for role, names in ROLES.items() if largest in names), largest)
+    job = _with(role, 1, words, None, world_size)
+    return None if job is None else job.format
 
 
 def _with(name: str, size: int, words: tuple[str, ...], format: str | None, world_size: int | None) -> Job | None:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.megatron_pipeline import shared_out
 from rankatlas.dialects.picking import numbers
-from rankatlas.errors import ArgumentsError, shown
+from rankatlas.errors import shown
 from rankatlas.job import Fact
 
 _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -25,6 +25,11 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "experts": ("num_experts", "num_moe_experts"),
         "expert_ffn": ("moe_ffn_hidden_size",),
         "virtual_stages": ("virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank"),
+        "virtual_stage_layers": ("num_layers_per_virtual_pipeline_stage",),
+        "microbatch_group": (
+            "microbatch_group_size_per_vp_stage",
+            "microbatch_group_size_per_virtual_pipeline_stage",
+        ),
         "first_stage_layers": ("decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage"),
         "last_stage_layers": ("decoder_last_pipeline_num_layers", "num_layers_in_last_pipeline_stage"),
     }
@@ -53,6 +58,7 @@ def settings_of(given: Given, sizes: Mapping[str, Fact], default: str) -> tuple[
     for fact in (_zero(given), _fsdp(given), _recompute(given), _precision(given)):
         if fact is not None:
             found[fact.name] = fact
+    notes += _exclusive(given)
     return list(found.values()), notes + ([] if "stage_layers" in found else _layout_note(given))
 
 
@@ -83,25 +89,53 @@ def _fill_batch(found: dict[str, Fact], sizes: Mapping[str, Fact], default: str)
 
 
 def _fill_stages(given: Given, found: dict[str, Fact], sizes: Mapping[str, Fact]) -> None:
-    """Megatron's older way to say virtual stages: how many layers each has."""
-    name = "num_layers_per_virtual_pipeline_stage"
-    each, layers, stages = given.at(name), found.get("layers"), sizes["pp"].value
-    if "virtual_stages" in found or layers is None or not isinstance(each, int) or isinstance(each, bool) or each < 1:
+    """Megatron's older way to say virtual stages: how many layers each has.  What counts as a layer is shared too."""
+    each, layers, stages = found.get("virtual_stage_layers"), found.get("layers"), sizes["pp"].value
+    if each is None or "virtual_stages" in found or layers is None:
         return
-    if layers.value % stages:
-        return  # said of the stages themselves
-    if layers.value // stages % each:
-        own = layers.value // stages
-        legal = [size for size in range(1, min(own, 1 << 12) + 1) if own % size == 0]
-        raise ArgumentsError(
-            f"{name}={each} ({given.origin(name)}) must divide the {own} layers of a stage ({layers.value} layers on"
-            f" {stages} stages), and leaves {own % each} over; Megatron refuses it\n"
-            f"legal: {', '.join(map(str, legal[:12]))}{', …' if len(legal) > 12 else ''}",
-            names=(name,),
+    whole = layers.value + sum(given.at(name) is True for name in _COUNTED)
+    if whole % (stages * each.value) == 0:
+        found["virtual_stages"] = Fact(
+            "virtual_stages", whole // stages // each.value, f"{each.origin} ({each.value} layers in each)"
         )
-    found["virtual_stages"] = Fact(
-        "virtual_stages", layers.value // stages // each, f"{given.origin(name)} ({each} layers in each)"
-    )
+
+
+# Options that say how layers are shared out, of which Megatron takes those of one line only.  Source: validate_args in
+# megatron/training/arguments.py, and __post_init__ in megatron/core/transformer/transformer_config.py (0.16).
+_PICTURE = ("pipeline_model_parallel_layout",)
+_FIRST_LAST = (
+    "decoder_first_pipeline_num_layers",
+    "decoder_last_pipeline_num_layers",
+    "num_layers_in_first_pipeline_stage",
+    "num_layers_in_last_pipeline_stage",
+)
+_COUNTED = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
+_BY_LENGTH = ("num_layers_per_virtual_pipeline_stage",)
+_BY_NUMBER = ("num_virtual_stages_per_pipeline_rank",)
+_EXCLUSIVE = (
+    (_PICTURE, _FIRST_LAST),
+    (_PICTURE, _COUNTED),
+    (_PICTURE, _BY_LENGTH),
+    (_PICTURE, _BY_NUMBER),
+    (_FIRST_LAST, _COUNTED),
+    (_FIRST_LAST, _BY_LENGTH),
+    (_BY_LENGTH, _BY_NUMBER),
+)
+
+
+def _exclusive(given: Given) -> list[str]:
+    """Notes on options that Megatron does not take together.  An arguments block is of a job that it did take."""
+    if given.kind == "arguments block":
+        return []
+
+    def set_of(names: tuple[str, ...]) -> list[str]:
+        return [name for name in names if given.at(name) not in (None, False, "None", "")]
+
+    return [
+        f"{', '.join(left + right)} exclude each other: Megatron refuses to start with them"
+        for left, right in ((set_of(one), set_of(other)) for one, other in _EXCLUSIVE)
+        if left and right
+    ]
 
 
 def _zero(given: Given) -> Fact | None:

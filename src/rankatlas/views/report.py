@@ -90,7 +90,8 @@ def report_lines(facts: dict[str, Any], lang: str = "en") -> list[str]:
     def say(word: str, **numbers: object) -> str:
         return page_words(word, lang).format(**numbers)
 
-    lines = [say("read", source=facts["source"], format=facts["format"])]
+    source = say("command") if facts["source"] == page_words("command") else facts["source"]
+    lines = [say("read", source=source, format=facts["format"])]
     if facts["notation"] is None:
         lines.append(say("unbuilt"))
     else:
