@@ -181,17 +181,24 @@ def open_groups(
         with open_groups(plan) as handles:
             dist.all_reduce(tensor, group=handles["tp"])
     """
+    if isinstance(plan, CreationPlan) and isinstance(options, Mapping):
+        unknown = [name for name in options if name not in plan.names]
+        if unknown:
+            raise InputError(
+                f"options name {shown(unknown[0])}, which is no group of this plan; it has {', '.join(plan.names)}"
+            )
     return open_plan(TorchGroups(backend, _seconds(timeout), options), plan, wait)
 
 
 def _seconds(timeout: timedelta | float | None) -> timedelta | None:
     if timeout is None:
         return None
-    if isinstance(timeout, timedelta):
-        timeout = timeout.total_seconds()
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < 10**8:
-        raise InputError(f"timeout is a number of seconds above 0, or a timedelta, not {shown(timeout)}")
-    return timedelta(seconds=timeout)
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0.001 <= seconds < 10**8:
+        raise InputError(
+            f"timeout is a number of seconds from 0.001 to 10^8, or a timedelta of as many, not {shown(timeout)}"
+        )
+    return timedelta(seconds=seconds)
 
 
 def to_device_mesh(source: Handles | Mesh, device_type: str = "cpu") -> DeviceMesh:
