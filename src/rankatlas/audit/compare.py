@@ -90,9 +90,7 @@ def _rows(
     counts = [sum(head[first:last]) for head in heads]
     words = [word for row in mine for word in row]
     said = engine.gather(communicator, words + [0] * (width * max(counts) - len(words)))
-    return [
-        [tuple(row[at : at + width]) for at in range(0, width * count, width)] for row, count in zip(said, counts)
-    ]
+    return [[tuple(row[at : at + width]) for at in range(0, width * count, width)] for row, count in zip(said, counts)]
 
 
 def _disputed(rows: list[list[tuple[int, ...]]]) -> dict[int, list[int]]:

@@ -150,7 +150,9 @@ def _check_plan(calls: dict[int, list[Call]], plan: CreationPlan) -> None:
         )
     for rank in calls:
         if not plan.covers(rank):
-            raise InputError(f"calls_by_rank has rank {rank}, which is not in {plan.layout}; give the ranks of the layout")
+            raise InputError(
+                f"calls_by_rank has rank {rank}, which is not in {plan.layout}; give the ranks of the layout"
+            )
     ways = _Ways(plan)
     absent = (rank for rank in _ranks_of(plan) if rank not in calls)
     everybody = {**calls, **{rank: [] for rank in absent}}  # who is not given creates nothing
@@ -183,9 +185,7 @@ class _Ways:
     def __init__(self, plan: CreationPlan) -> None:
         self._plan = plan
         self._partial: list[tuple[Members, bool]] = [(tuple(one.ranks), one.new) for one in plan.partial_groups()]
-        self._of_family = [
-            [(tuple(one.ranks), one.new) for one in family.planned()] for family in plan.families
-        ]
+        self._of_family = [[(tuple(one.ranks), one.new) for one in family.planned()] for family in plan.families]
         self.planned: _Planned = [*chain.from_iterable(self._of_family), *self._partial]
         self._partial_of: dict[int, _Planned] = {}
         for one in self._partial:

@@ -177,7 +177,10 @@ class CreationPlan:
                         extra[rank] = extra.get(rank, 0) + 1
         whole = [family.ranks for family in created if family.created == family.count]
         return Cost(
-            [(family.names, family.count, family.size, family.created, family.how == "own") for family in self.families],
+            [
+                (family.names, family.count, family.size, family.created, family.how == "own")
+                for family in self.families
+            ],
             self.layout.world_size,
             self._partial_calls(),
             by_partition=most_covered([family.ranks for family in own], {}) + self._shared_calls(),
