@@ -179,9 +179,15 @@ def check_counts(plan, expected, ranks):
     for rank in ranks:
         mine = [members for members in new if rank in members]
         assert [list(group.ranks) for group in plan.memberships(rank)] == mine
-        assert plan.memberships_of(rank) == len(mine) <= plan.calls_of(rank) <= len(new)
+        alone = plan.has_ranks_alone  # one call of every rank, for itself
+        assert plan.memberships_of(rank) == len(mine) <= plan.calls_of(rank) - alone <= len(new)
         if isinstance(plan.layout, Mesh):
-            assert plan.calls_of(rank) == len(mine) <= len(plan.axes)
+            assert plan.calls_of(rank) - alone == len(mine) <= len(plan.axes)
+    cost = plan.cost()
+    assert cost.memberships == max(map(plan.memberships_of, ranks))
+    assert cost.by_partition == max(map(plan.calls_of, ranks))
+    assert cost.not_a_member == len(new) - cost.memberships
+    assert cost.memory == cost.memberships * 16 * 2 * (4 << 20)
 
 
 @given(st.data())
@@ -213,7 +219,7 @@ def test_law_costs_are_arithmetic_whatever_the_world(mesh, data):
         if groups.size > 1 and len(groups) > 1:
             expected[tuple(mesh.group(*axes, rank=mesh.first_rank).ranks[:2]), groups.size] = len(groups)
     cost = plan.cost()
-    assert plan.calls_of(rank) == cost.by_partition == plan.memberships_of(rank)
+    assert plan.calls_of(rank) == cost.by_partition == plan.memberships_of(rank) + plan.has_ranks_alone
     assert cost.communicators == sum(family.created for family in plan.families) >= max(expected.values(), default=0)
     assert len(plan.fingerprint()) == 64
 
@@ -256,7 +262,7 @@ def test_partial_sets_come_last_and_share_what_is_there():
         (("all",), list(range(8)), False),
         (("more",), [1, 2], True),
     ]
-    assert [plan.calls_of(rank) for rank in (0, 3)] == [3, 3]
+    assert [plan.calls_of(rank) for rank in (0, 3)] == [4, 4]  # one of them for each rank alone
     assert [plan.memberships_of(rank) for rank in (0, 1, 3)] == [2, 2, 1]
     assert plan.names == ("pp", "embedding", "ends", "all", "more")
 

@@ -16,6 +16,8 @@ from rankatlas.errors import HandleError, InputError, RankatlasError, shown
 
 _LOG = logging.getLogger("rankatlas")
 _AGREEMENT = "rankatlas.live"  # stands above the adapters, so it is named and not imported
+_OPENINGS = "rankatlas.live.openings"  # so do these
+_JOBS = "rankatlas.live.jobs"
 
 
 class MakesGroups(Protocol):
@@ -28,8 +30,17 @@ class MakesGroups(Protocol):
     def said(self) -> dict[str, Any]:
         """What must be the same on all ranks for groups to find each other: calls made so far, backend."""
 
+    def history(self) -> str | None:
+        """What must be the same on all ranks for members to make a group alone; None where nothing is exchanged."""
+
+    def begin(self, opening: int, same_history: bool) -> None:
+        """All ranks have agreed, and this is the opening of that number; told where `history` was exchanged."""
+
     def alike(self) -> bool:
-        """Whether members alone can make a group now; asked on every rank, after all have agreed, with one answer."""
+        """Whether members alone can make a group now; asked on every rank, after `begin`, with one answer."""
+
+    def alive(self) -> bool:
+        """Whether the job in which groups were made is still there."""
 
     def by_members(self, family: Family) -> bool:
         """Whether, all being alike, the groups of `family` may be made by their members alone."""
@@ -59,12 +70,15 @@ class Handles:
     is there.
 
     `handles[name]` raises HandleError where this rank is in no group of that name, or in several (see `all`): a name
-    never stands for None, which frameworks take for the whole world.
+    never stands for None, which frameworks take for the whole world.  So it does once the handles are closed, or the
+    job they were opened in was torn down.
     """
 
-    __slots__ = ("_made", "_of", "agreement", "calls", "how", "plan", "rank")
+    __slots__ = ("_closed", "_engine", "_made", "_of", "agreement", "calls", "how", "plan", "rank")
 
-    def __init__(self, plan: CreationPlan, rank: int, agreement: Any) -> None:
+    def __init__(self, plan: CreationPlan, rank: int, agreement: Any, engine: MakesGroups) -> None:
+        self._closed = False
+        self._engine = engine
         self.plan = plan
         self.rank = rank
         self.agreement = agreement
@@ -118,13 +132,21 @@ class Handles:
             )
         return group
 
+    def refuse_closed(self) -> None:
+        """Raise HandleError where these handles were closed, or the job was torn down: the names stand for nothing."""
+        if self._closed or not self._engine.alive():
+            told = "are closed" if self._closed else "are closed with their job, which was torn down"
+            raise self._error(f"the handles of {self.plan.layout} {told}; open the plan again: open_groups(plan)", None)
+
     def close(self) -> None:
         """Close every communicator that was made, the last one first; a second time does nothing."""
+        self._closed = True
         while self._made:
             engine, communicator = self._made.pop()
             engine.close(communicator)
 
     def __enter__(self) -> Handles:
+        self.refuse_closed()
         return self
 
     def __exit__(
@@ -133,6 +155,7 @@ class Handles:
         self.close()
 
     def _name(self, name: Any) -> str:
+        self.refuse_closed()
         if isinstance(name, str) and name in self._of:
             return str(name)
         try:
@@ -167,7 +190,11 @@ def open_plan(engine: MakesGroups, plan: CreationPlan, wait: float) -> Handles:
     )
     if agreement.skipped:
         _LOG.info("rankatlas: no agreement before groups are made: %s", agreement.skipped)
-    handles = Handles(plan, engine.rank, agreement)
+    import_module(_JOBS).refuse_other_world(plan.layout, engine.world_size)
+    history = engine.history()
+    if history is not None:
+        engine.begin(*import_module(_OPENINGS).number_opening(history, wait, engine.name))
+    handles = Handles(plan, engine.rank, agreement, engine)
     try:
         _make_all(engine, handles)
     except BaseException as error:

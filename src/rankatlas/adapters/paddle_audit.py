@@ -34,11 +34,13 @@ class PaddleReader:
         held = numpy.ascontiguousarray(tensor.detach().numpy())
         return str(tensor.dtype), tuple(tensor.shape), held.reshape(-1).view(numpy.uint8).data
 
-    def floats(self, tensor: Any, first: int, last: int) -> list[float]:
-        """Elements as floats; of a complex number its size."""
+    def numbers(self, tensor: Any, first: int, last: int) -> list[float]:
+        """Elements as integers or floats; of a complex number both parts."""
         part = tensor.detach().flatten()[first:last]
-        part = part.abs() if "complex" in str(part.dtype) else part
-        found: list[float] = part.astype("float64").numpy().tolist()
+        if "complex" in str(part.dtype):
+            part = paddle.as_real(part).flatten()
+        integers = "int" in str(part.dtype)
+        found: list[float] = (part if integers else part.astype("float64")).numpy().tolist()
         return found
 
     def is_tensor(self, value: Any) -> bool:

@@ -40,6 +40,7 @@ class PaddleGroups:
             raise JobError("no Paddle job in this process: call paddle.distributed.init_parallel_env first")
         self.rank = int(dist.get_rank())
         self.world_size = int(dist.get_world_size())
+        self._default = self.world()
         self._options: dict[str, Any] = {}
         if backend is not None:
             self._options["backend"] = backend
@@ -50,6 +51,17 @@ class PaddleGroups:
     def said(self) -> dict[str, Any]:
         """The calls of `new_group` so far, which number the groups; the backend."""
         return {"calls_so_far": int(collective._start_ring_id), "backend": self._backend}
+
+    def history(self) -> str | None:
+        """Nothing: all ranks take part in making a group."""
+        return None
+
+    def begin(self, opening: int, same_history: bool) -> None:
+        """Nothing to do: see `history`."""
+
+    def alive(self) -> bool:
+        """Whether the default group is the one that was there."""
+        return dist.is_initialized() and self.world() is self._default
 
     def alike(self) -> bool:
         """Never: all ranks take part in making a group."""

@@ -27,7 +27,7 @@ class Engine:
         dist.init_parallel_env()
         self._reader = PaddleReader()
 
-    def open(self, plan: CreationPlan, wait: float) -> Handles:
+    def open(self, plan: CreationPlan, timeout: float, wait: float) -> Handles:
         """The groups of `plan`."""
         return open_groups(plan, wait=wait)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from rankatlas.errors import InputError
+from rankatlas.errors import InputError, JobError
 
 
 class TorchReader:
@@ -27,6 +27,8 @@ class TorchReader:
         if count == 1:
             return [numbers]
         device = "cpu"
+        if dist.get_backend(communicator) == "fake":
+            raise JobError("under torch's fake backend there is one process, and nobody to compare with; run the job")
         if dist.get_backend(communicator) == "nccl":
             device = f"cuda:{torch.cuda.current_device()}"
         mine = torch.tensor(numbers, dtype=torch.int64, device=device)
@@ -40,10 +42,14 @@ class TorchReader:
         content = held.reshape(-1).view(torch.uint8) if held.numel() else torch.empty(0, dtype=torch.uint8)
         return str(held.dtype), tuple(held.shape), content.numpy().data
 
-    def floats(self, tensor: Any, first: int, last: int) -> list[float]:
-        """Elements as floats; of a complex number its size."""
+    def numbers(self, tensor: Any, first: int, last: int) -> list[float]:
+        """Elements as integers or floats; of a complex number both parts."""
         part = _plain(tensor).reshape(-1)[first:last]
-        found: list[float] = (part.abs() if part.is_complex() else part).double().tolist()
+        if part.is_complex():
+            whole = part.to(torch.complex128) if part.dtype is torch.complex32 else part
+            part = torch.view_as_real(whole).reshape(-1)
+        integers = not part.is_floating_point() and part.dtype is not torch.bool
+        found: list[float] = part.tolist() if integers else part.double().tolist()
         return found
 
     def is_tensor(self, value: Any) -> bool:
@@ -53,11 +59,11 @@ class TorchReader:
 
 def _plain(tensor: Any) -> Any:
     """The dense local part of a tensor, in memory of the host and contiguous."""
-    held = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    held = held.detach().resolve_conj().resolve_neg()
-    if held.layout is not torch.strided or held.is_quantized or held.is_meta:
-        raise InputError(f"a tensor of layout {held.layout} on {held.device} has no bytes to compare; make it dense")
-    return held.cpu().contiguous()
+    held = (tensor.to_local() if hasattr(tensor, "to_local") else tensor).detach()
+    kind = "nested" if held.is_nested else "quantized" if held.is_quantized else str(held.layout)
+    if held.layout is not torch.strided or held.is_quantized or held.is_meta or held.is_nested:
+        raise InputError(f"a {kind} tensor on {held.device} has no bytes to compare; make it dense, or leave it out")
+    return held.resolve_conj().resolve_neg().cpu().contiguous()
 
 
 def current() -> TorchReader | None:

@@ -18,7 +18,7 @@ from rankatlas.creation import CreationPlan, Family
 from rankatlas.errors import InputError, JobError, shown
 
 _ALONE = "each rank alone"
-_PREFIX = "rankatlas/groups"  # of the keys in the store
+_PREFIX = "rankatlas/groups/of"  # of the keys in the store
 
 
 class TorchGroups:
@@ -39,15 +39,25 @@ class TorchGroups:
         self._timeout = timeout
         self._options = options
         self._fake = dist.get_backend() == "fake"
-        self._opening = 0 if self._fake else self._count("openings")
-        self._memberships = len(_registry().pg_names)
-        if not self._fake:
-            self._store().add(self._histories(), 1)
+        self._opening = 0
+        self._same_history = True
+        self._default = distributed_c10d._get_default_group()
 
     def said(self) -> dict[str, Any]:
-        """Calls of `new_group` that every rank made, which number the groups; the opening; the backend."""
-        calls = _registry().group_count
-        return {"calls_so_far": calls, "opening": self._opening, "backend": str(self._backend or dist.get_backend())}
+        """Calls of `new_group` that every rank made, which number the groups; the backend."""
+        return {"calls_so_far": _registry().group_count, "backend": str(self._backend or dist.get_backend())}
+
+    def history(self) -> str | None:
+        """How many groups this rank is in; under the fake backend there is nobody to tell."""
+        return None if self._fake else str(len(_registry().pg_names))
+
+    def begin(self, opening: int, same_history: bool) -> None:
+        """Keys of this opening in the store are under its number."""
+        self._opening, self._same_history = opening, same_history
+
+    def alive(self) -> bool:
+        """Whether the default process group is the one that was there."""
+        return dist.is_initialized() and distributed_c10d._get_default_group() is self._default
 
     def alike(self) -> bool:
         """Whether all ranks are in equally many groups, and the backend lets members make a group alone."""
@@ -55,7 +65,7 @@ class TorchGroups:
             return True
         if str(self._backend or dist.get_backend()) == "mpi":
             return False
-        return int(self._store().add(self._histories(), 0)) == self.world_size
+        return self._same_history
 
     def by_members(self, family: Family) -> bool:
         """Unless the default group is bound to a device, which all its ranks split, and some are in no group."""
@@ -124,15 +134,6 @@ class TorchGroups:
             return False
         return bool(getattr(default._get_backend(device), "supports_splitting", False))
 
-    def _store(self) -> Any:
-        return distributed_c10d._get_default_store()
-
-    def _count(self, what: str) -> int:
-        return int(self._store().add(f"{_PREFIX}/{what}/{self.rank}", 1))
-
-    def _histories(self) -> str:
-        return f"{_PREFIX}/histories/{self._opening}/{self._memberships}"
-
     @contextmanager
     def _names_of_its_own(self) -> Iterator[None]:
         """Give groups of a later opening keys of their own in the store.
@@ -181,15 +182,24 @@ def open_groups(
         with open_groups(plan) as handles:
             dist.all_reduce(tensor, group=handles["tp"])
     """
+    if isinstance(plan, CreationPlan) and isinstance(options, Mapping):
+        unknown = [name for name in options if name not in plan.names]
+        if unknown:
+            raise InputError(
+                f"options name {shown(unknown[0])}, which is no group of this plan; it has {', '.join(plan.names)}"
+            )
     return open_plan(TorchGroups(backend, _seconds(timeout), options), plan, wait)
 
 
 def _seconds(timeout: timedelta | float | None) -> timedelta | None:
-    if timeout is None or isinstance(timeout, timedelta):
-        return timeout
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < 10**8:
-        raise InputError(f"timeout is a number of seconds above 0, or a timedelta, not {shown(timeout)}")
-    return timedelta(seconds=timeout)
+    if timeout is None:
+        return None
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0.001 <= seconds < 10**8:
+        raise InputError(
+            f"timeout is a number of seconds from 0.001 to 10^8, or a timedelta of as many, not {shown(timeout)}"
+        )
+    return timedelta(seconds=seconds)
 
 
 def to_device_mesh(source: Handles | Mesh, device_type: str = "cpu") -> DeviceMesh:
@@ -199,6 +209,8 @@ def to_device_mesh(source: Handles | Mesh, device_type: str = "cpu") -> DeviceMe
 
     Raises HandleError (an axis without a group), InputError (an atlas, or ranks that do not begin at 0).
     """
+    if isinstance(source, Handles):
+        source.refuse_closed()
     mesh = source.plan.layout if isinstance(source, Handles) else source
     if not isinstance(mesh, Mesh):
         raise InputError(f"a DeviceMesh is made from a Mesh or from Handles of one, not from {shown(mesh)}")
@@ -219,6 +231,8 @@ def from_device_mesh(device_mesh: DeviceMesh) -> Mesh:
     Raises InputError where it has no names, or where its ranks are not row-major and without gaps (a slice of a larger
     mesh, for instance): no Mesh has its groups.
     """
+    if not isinstance(device_mesh, DeviceMesh):
+        raise InputError(f"from_device_mesh takes a DeviceMesh, not {shown(device_mesh)}; init_device_mesh makes one")
     names = device_mesh.mesh_dim_names
     table = device_mesh.mesh
     if not names:

@@ -32,9 +32,9 @@ class Engine:
         dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
         self._reader = TorchReader()
 
-    def open(self, plan: CreationPlan, wait: float) -> Handles:
+    def open(self, plan: CreationPlan, timeout: float, wait: float) -> Handles:
         """The groups of `plan`."""
-        return open_groups(plan, timeout=wait, wait=wait)
+        return open_groups(plan, timeout=timeout, wait=wait)
 
     def world(self) -> Any:
         """The default process group."""

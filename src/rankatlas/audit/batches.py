@@ -8,7 +8,8 @@ from typing import Any
 
 from rankatlas.audit.compare import Thing
 from rankatlas.audit.engine import ReadsTensors, checksum, current
-from rankatlas.audit.replicas import compare, size_of, thing_of
+from rankatlas.audit.meeting import together
+from rankatlas.audit.replicas import Places, compare, size_of, thing_of
 from rankatlas.audit.report import AuditReport
 from rankatlas.core import Mesh
 from rankatlas.core.border import axis_names
@@ -37,26 +38,31 @@ def audit_batches(
     """
     started = time.monotonic()
     reader = current(engine)
-    if not isinstance(mesh, Mesh):
-        raise InputError(f"batches are audited on a Mesh, not on {shown(mesh)}; give the chart that reads data")
-    if (mesh.first_rank, mesh.world_size) != (0, reader.world_size):
-        raise JobError(f"{mesh} has other ranks than the job, which has {reader.world_size} from 0")
-    layout = _layout(mesh, same)
-    tensors: dict[str, Any] = {}
-    plain: dict[str, tuple[int, int]] = {}
-    _collect(batch, "batch", reader, tensors, plain, 0)
-    things = [thing_of(reader, name, layout, tensor) for name, tensor in tensors.items()]
-    # Numbers and text, such as a length, may well be the same in different batches.
-    copied = TensorLayout(mesh, layout.replicated, (), layout.sharded)
-    things += [Thing(name, copied, *sums) for name, sums in plain.items()]
-    findings, notes = compare(reader, things, handles)
+
+    def prepare() -> tuple[Places, int]:
+        if not isinstance(mesh, Mesh):
+            raise InputError(f"batches are audited on a Mesh, not on {shown(mesh)}; give the chart that reads data")
+        if (mesh.first_rank, mesh.world_size) != (0, reader.world_size):
+            raise JobError(f"{mesh} has other ranks than the job, which has {reader.world_size} from 0")
+        layout = _layout(mesh, same)
+        tensors: dict[str, Any] = {}
+        plain: dict[str, tuple[int, int]] = {}
+        _collect(batch, "batch", reader, tensors, plain, 0)
+        things = [thing_of(reader, name, layout, tensor) for name, tensor in tensors.items()]
+        # Numbers and text, such as a length, may well be the same in different batches.
+        copied = TensorLayout(mesh, layout.replicated, (), layout.sharded)
+        things += [Thing(name, copied, *sums) for name, sums in plain.items()]
+        return Places(reader, things, handles), sum(size_of(reader, tensor) for tensor in tensors.values())
+
+    places, size = together(reader, handles, "batches", prepare)
     return AuditReport(
         "batches",
-        findings,
-        checked=len(tensors) + len(plain),
-        bytes=sum(size_of(reader, tensor) for tensor in tensors.values()),
+        compare(reader, places),
+        checked=places.checked,
+        bytes=size,
         seconds=time.monotonic() - started,
-        notes=notes,
+        notes=places.notes,
+        unchecked=places.unchecked,
     )
 
 
@@ -81,6 +87,10 @@ def _collect(
 ) -> None:
     if depth > _DEEPEST:
         raise InputError(f"{name} is nested too deep, or contains itself")
+    if name in tensors or name in plain:
+        raise InputError(
+            f"two values of the batch are both called {shown(name)}; rename a key, so that both are audited"
+        )
     if reader.is_tensor(value):
         tensors[name] = value
     elif isinstance(value, Mapping):

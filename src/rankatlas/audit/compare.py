@@ -23,37 +23,94 @@ Groups = Callable[[TensorLayout], Iterable[list[int]]]
 
 
 class Thing:
-    """Something with a name, a layout and two checksums; `tensor` where there is one that can be measured."""
+    """Something with a name, a layout and two checksums; `tensor` where there is one that can be measured.
 
-    __slots__ = ("key", "layout", "name", "shape", "tensor", "value")
+    `key` and `meant` are checksums of the name and of the layout, as far as it says who is compared with whom.
+    """
+
+    __slots__ = ("key", "layout", "meant", "name", "shape", "tensor", "value")
 
     def __init__(self, name: str, layout: TensorLayout, shape: int, value: int, tensor: Any = None) -> None:
         self.name = name
         self.key = signed(blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest())
         self.layout = layout
+        said = f"{layout.mesh}\n{along(layout, layout.replicated)}\n{along(layout, layout.sharded)}"
+        self.meant = signed(blake2b(said.encode(), digest_size=8).digest())
         self.shape = shape
         self.value = value
         self.tensor = tensor
 
 
-def exchange(engine: ReadsTensors, communicator: Any, copied: list[Thing], cut: list[Thing]) -> list[Held] | None:
-    """What every member holds; None where all hold equal copies and nobody has shards to compare.
+def exchange(
+    engine: ReadsTensors, communicator: Any, copied: list[Thing], cut: list[Thing], known: Sequence[Thing]
+) -> tuple[list[Held], dict[int, list[int]]] | None:
+    """What every member holds; None where all hold equal copies, nobody has shards, and layouts are one.
 
-    One all-gather of three numbers; a second one of three numbers per thing unless that is all there is to know.
-    Members may hold different things, and equally many messages are sent all the same.
+    `known` is all this rank has a layout for.  The second value is key → places of the members whose layout of that
+    thing is another one than most have; such things are in nobody's part of the first, as no two of them would look for
+    them in the same group.
+
+    One all-gather of five numbers; one of two numbers per known thing where members know different things or layouts;
+    one of three numbers per thing unless that is all there is to know.  Members may hold different things, and equally
+    many messages are sent all the same.
     """
-    whole = blake2b(digest_size=8)
-    for thing in sorted(copied, key=lambda thing: thing.key):
-        whole.update(struct.pack("<3q", thing.key, thing.shape, thing.value))
-    heads = engine.gather(communicator, [len(copied), len(cut), signed(whole.digest())])
-    if len(dict.fromkeys((head[0], head[2]) for head in heads)) == 1 and not any(head[1] for head in heads):
+    digest = _digest((thing.key, thing.shape, thing.value) for thing in copied)
+    meant = _digest((thing.key, thing.meant, 0) for thing in known)
+    heads = engine.gather(communicator, [len(copied), len(cut), digest, len(known), meant])
+    if not any(head[0] or head[1] for head in heads):
         return None
-    longest = max(head[0] + head[1] for head in heads)
-    words = [word for thing in (*copied, *cut) for word in (thing.key, thing.shape, thing.value)]
-    rows = engine.gather(communicator, words + [0] * (_WORDS * longest - len(words)))
+    disputed: dict[int, list[int]] = {}
+    if len(dict.fromkeys((head[3], head[4]) for head in heads)) > 1:
+        disputed = _disputed(_rows(engine, communicator, [(one.key, one.meant) for one in known], 2, heads, 3, 4))
+    alike = len(dict.fromkeys((head[0], head[2]) for head in heads)) == 1
+    if alike and not disputed and not any(head[1] for head in heads):
+        return None
+    words = [(thing.key, thing.shape, thing.value) for thing in (*copied, *cut)]
+    rows = _rows(engine, communicator, words, _WORDS, heads, 0, 2)
+    return [{key: (shape, value) for key, shape, value in row if key not in disputed} for row in rows], disputed
+
+
+def _digest(words: Iterable[tuple[int, int, int]]) -> int:
+    whole = blake2b(digest_size=8)
+    for three in sorted(words):
+        whole.update(struct.pack("<3q", *three))
+    return signed(whole.digest())
+
+
+def _rows(
+    engine: ReadsTensors,
+    communicator: Any,
+    mine: Sequence[tuple[int, ...]],
+    width: int,
+    heads: list[list[int]],
+    first: int,
+    last: int,
+) -> list[list[tuple[int, ...]]]:
+    """Tuples of `width` numbers of every member, of which the columns first … last − 1 of `heads` say how many."""
+    counts = [sum(head[first:last]) for head in heads]
+    words = [word for row in mine for word in row]
+    said = engine.gather(communicator, words + [0] * (width * max(counts) - len(words)))
+    return [[tuple(row[at : at + width]) for at in range(0, width * count, width)] for row, count in zip(said, counts)]
+
+
+def _disputed(rows: list[list[tuple[int, ...]]]) -> dict[int, list[int]]:
+    meant: dict[int, dict[int, int]] = {}
+    for place, row in enumerate(rows):
+        for key, layout in row:
+            meant.setdefault(key, {})[place] = layout
+    return {
+        key: split(list(places), list(places.values()))
+        for key, places in meant.items()
+        if len(dict.fromkeys(places.values())) > 1
+    }
+
+
+def of_other_layouts(things: Iterable[Thing], disputed: Mapping[int, list[int]], ranks: list[int]) -> list[Finding]:
+    """Things that members of a group hold in different layouts."""
     return [
-        {row[at]: (row[at + 1], row[at + 2]) for at in range(0, _WORDS * (head[0] + head[1]), _WORDS)}
-        for head, row in zip(heads, rows)
+        Finding("layouts differ", thing.name, (), ranks, [ranks[place] for place in disputed[thing.key]])
+        for thing in things
+        if thing.key in disputed
     ]
 
 
@@ -104,32 +161,67 @@ def measure(
             wanted.setdefault(thing.key, (thing, []))[1].append(finding)
     # Every member has come to the same list: it follows from what all have said.
     for key in sorted(wanted)[:_MOST_MEASURED]:
-        thing, findings = wanted[key]
-        for finding in findings:
-            finding.amount = 0.0
-        size = math.prod(engine.raw(thing.tensor)[1])
-        for first in range(0, min(size, _MOST_ELEMENTS), _CHUNK):
-            mine = engine.floats(thing.tensor, first, min(first + _CHUNK, size))
-            bits = struct.unpack(f"<{len(mine)}q", struct.pack(f"<{len(mine)}d", *mine))
-            rows = [
-                struct.unpack(f"<{len(row)}d", struct.pack(f"<{len(row)}q", *row))
-                for row in engine.gather(communicator, list(bits))
-            ]
-            at = dict(zip(members, rows))
+        _measure(engine, communicator, members, *wanted[key])
+
+
+def _measure(
+    engine: ReadsTensors, communicator: Any, members: list[int], thing: Thing, findings: list[Finding]
+) -> None:
+    dtype, shape, _ = engine.raw(thing.tensor)
+    size = math.prod(shape)
+    chunks = range(0, min(size, _MOST_ELEMENTS), _CHUNK)
+    unlike: list[dict[str, None]] = [{} for _ in findings]
+    amounts: list[float] = [0.0 for _ in findings]
+    for first in chunks:
+        try:
+            mine = list(engine.numbers(thing.tensor, first, min(first + _CHUNK, size)))
+        except (RuntimeError, TypeError, ValueError):  # a dtype of which the framework makes no numbers
+            mine = []
+        if min(row[0] for row in engine.gather(communicator, [len(mine)])) == 0:
             for finding in findings:
-                base = at[next(rank for rank in finding.ranks if rank not in finding.odd_ranks)]
-                finding.amount = max(
-                    [finding.amount or 0.0, *(_apart(base, at[rank]) for rank in finding.odd_ranks)], key=_nan_last
-                )
+                finding.how = f"{dtype} is compared by its bits only"
+            return
+        whole = isinstance(mine[0], int)
+        rows = [_unpacked(row, whole, dtype) for row in engine.gather(communicator, _packed(mine, whole))]
+        at = dict(zip(members, rows))
+        for number, finding in enumerate(findings):
+            base = at[next(rank for rank in finding.ranks if rank not in finding.odd_ranks)]
+            for rank in finding.odd_ranks:
+                amounts[number] = max(amounts[number], _apart(base, at[rank], unlike[number]), key=_nan_last)
+    for finding, amount, kinds in zip(findings, amounts, unlike):
+        if amount != 0:
+            finding.amount = amount
+        elif size > _MOST_ELEMENTS:
+            finding.how = f"beyond the first {_MOST_ELEMENTS:,} elements"
+        else:
+            finding.how = " and ".join(kinds) or "in bits that are no part of its numbers"
 
 
-def _apart(one: Sequence[float], other: Sequence[float]) -> float:
-    """The largest difference of two elements, NaN where one of them is."""
-    return max(
-        (abs(a - b) for a, b in zip(one, other) if a != b and not (math.isnan(a) and math.isnan(b))),
-        key=_nan_last,
-        default=0.0,
-    )
+def _packed(numbers: Sequence[float], whole: bool) -> list[int]:
+    """Each as 64 signed bits."""
+    if whole:
+        return [(int(one) + 2**63) % 2**64 - 2**63 for one in numbers]
+    return list(struct.unpack(f"<{len(numbers)}q", struct.pack(f"<{len(numbers)}d", *numbers)))
+
+
+def _unpacked(row: Sequence[int], whole: bool, dtype: str) -> Sequence[float]:
+    if whole:
+        return [one % 2**64 for one in row] if "uint" in dtype else list(row)
+    return struct.unpack(f"<{len(row)}d", struct.pack(f"<{len(row)}q", *row))
+
+
+def _apart(one: Sequence[float], other: Sequence[float], unlike: dict[str, None]) -> float:
+    """The largest difference of two elements, NaN where one of them is; `unlike` is told of signs of zeros and NaNs."""
+    most = 0.0
+    for a, b in zip(one, other):
+        if a == b:
+            if a == 0 and math.copysign(1, a) != math.copysign(1, b):
+                unlike["in the sign of a zero"] = None
+        elif math.isnan(a) and math.isnan(b):
+            unlike["in the bits of a NaN"] = None
+        else:
+            most = max(most, abs(a - b), key=_nan_last)
+    return most
 
 
 def _nan_last(value: float) -> tuple[bool, float]:

@@ -27,8 +27,8 @@ class ReadsTensors(Protocol):
     def raw(self, tensor: Any) -> tuple[str, tuple[int, ...], Any]:
         """dtype, shape and the contiguous bytes of a tensor."""
 
-    def floats(self, tensor: Any, first: int, last: int) -> list[float]:
-        """Its elements first … last − 1, row-major, as floats."""
+    def numbers(self, tensor: Any, first: int, last: int) -> Sequence[float]:
+        """Its elements first … last − 1, row-major: integers as such, else floats, of a complex number both parts."""
 
     def is_tensor(self, value: Any) -> bool:
         """Whether `value` is one of its tensors."""

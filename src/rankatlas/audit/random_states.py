@@ -10,7 +10,8 @@ from typing import Any
 
 from rankatlas.audit.compare import Thing, exchange
 from rankatlas.audit.engine import ReadsTensors, current, signed
-from rankatlas.audit.replicas import compare, layouts_given
+from rankatlas.audit.meeting import together, told_to_all
+from rankatlas.audit.replicas import Places, compare, layouts_given
 from rankatlas.audit.report import AuditReport, Finding
 from rankatlas.core import Mesh
 from rankatlas.errors import InputError, RandomStateError, shown
@@ -37,19 +38,28 @@ def audit_rng(
     """
     started = time.monotonic()
     reader = current(engine)
-    if not isinstance(tracker, RngStateTracker):
-        raise InputError(f"random states are audited of an RngStateTracker, not of {shown(tracker)}")
-    sums, size, notes = _sums(tracker)
-    if layouts is None:
-        findings = _collisions(reader, sums)
-    else:
+
+    def prepare() -> tuple[Places | None, dict[str, int], int, list[str]]:
+        if not isinstance(tracker, RngStateTracker):
+            raise InputError(f"random states are audited of an RngStateTracker, not of {shown(tracker)}")
+        sums, size, notes = _sums(tracker)
+        if layouts is None:
+            return None, sums, size, notes
         meant = layouts_given(layouts, sums, reader)
-        findings, more = compare(
-            reader, [Thing(name, meant[name], 0, number) for name, number in sums.items()], handles
-        )
-        notes += more
-    taken = time.monotonic() - started
-    return AuditReport("random states", findings, checked=len(sums), bytes=size, seconds=taken, notes=notes)
+        things = [Thing(name, meant[name], 0, number) for name, number in sums.items()]
+        return Places(reader, things, handles), sums, size, notes
+
+    what = "random states" if layouts is None else "random states by layouts"
+    places, sums, size, notes = together(reader, None if layouts is None else handles, what, prepare)
+    return AuditReport(
+        "random states",
+        _collisions(reader, sums) if places is None else compare(reader, places),
+        checked=len(sums) if places is None else places.checked,
+        bytes=size,
+        seconds=time.monotonic() - started,
+        notes=notes if places is None else notes + places.notes,
+        unchecked={} if places is None else places.unchecked,
+    )
 
 
 def _sums(tracker: RngStateTracker) -> tuple[dict[str, int], int, list[str]]:
@@ -77,7 +87,10 @@ def _collisions(reader: ReadsTensors, sums: dict[str, int]) -> list[Finding]:
     everybody = list(range(reader.world_size))
     anywhere = TensorLayout(Mesh(all=reader.world_size), sharded="all")
     things = [Thing(name, anywhere, 0, number) for name, number in sums.items()]
-    said = exchange(reader, reader.world(), [], things) or []
+    exchanged = exchange(reader, reader.world(), [], things, things)
+    if exchanged is None:
+        return []
+    said = exchanged[0]
     findings = []
     holders: dict[int, dict[int, list[int]]] = {}
     for rank, held in enumerate(said):
@@ -93,4 +106,4 @@ def _collisions(reader: ReadsTensors, sums: dict[str, int]) -> list[Finding]:
             odd = sorted(dict.fromkeys(rank for ranks in streams.values() for rank in ranks))
             told = " and ".join(names.get(key, "a stream that is not on this rank") for key in streams)
             findings.append(Finding("streams equal", told, (), everybody, odd))
-    return findings
+    return told_to_all(reader, reader.world(), findings)

@@ -6,8 +6,18 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rankatlas.audit.compare import Groups, Thing, along, differing, equal_shards, exchange, measure
+from rankatlas.audit.compare import (
+    Groups,
+    Thing,
+    along,
+    differing,
+    equal_shards,
+    exchange,
+    measure,
+    of_other_layouts,
+)
 from rankatlas.audit.engine import ReadsTensors, checksum, current
+from rankatlas.audit.meeting import together, told_to_all
 from rankatlas.audit.report import AuditReport, Finding
 from rankatlas.errors import HandleError, InputError, JobError, shown
 from rankatlas.tensors import TensorLayout
@@ -27,12 +37,15 @@ def audit_replicas(
     exchange with all, which is right for small jobs.  Ranks may hold different tensors, as stages do.  Shards that are
     equal by nature, such as zeros, are found, too: leave them out, or audit after the first step.
 
-    Cost: O(bytes) on this rank, read once; one all-gather of three numbers per group, and one of three per tensor where
-    copies differ or there are shards.  Of the first 8 tensors that differ in a group the largest difference of two
-    elements is measured.
+    Every member of a group in which something is wrong reports it, also one that lacks the tensor, and what one rank
+    refuses is an error on all ranks.
 
-    Raises JobError (no job), InputError (a tensor without a layout, or a layout of other ranks), HandleError (handles
-    without the group of the copies).
+    Cost: O(bytes) on this rank, read once; one all-gather of two numbers over all ranks and one of five per group, one of
+    two per tensor in groups whose members hold different tensors, and one of three per tensor where copies differ or
+    there are shards.  Of the first 8 tensors that differ in a group the largest difference of two elements is measured.
+
+    Raises JobError (no job), InputError (a tensor without a layout or without bytes, a layout of other ranks, ranks of
+    which only some give handles), HandleError (closed handles, or handles without the group of the copies).
 
         report = audit_replicas(model.named_parameters(), layouts, handles)
         logger.info(report.line)
@@ -40,17 +53,22 @@ def audit_replicas(
     """
     started = time.monotonic()
     reader = current(engine)
-    tensors = tensors_given(named_tensors, reader)
-    meant = layouts_given(layouts, tensors, reader)
-    things = [thing_of(reader, name, meant[name], tensor) for name, tensor in tensors.items()]
-    findings, notes = compare(reader, things, handles)
+
+    def prepare() -> tuple[Places, int]:
+        tensors = tensors_given(named_tensors, reader)
+        meant = layouts_given(layouts, tensors, reader)
+        things = [thing_of(reader, name, meant[name], tensor) for name, tensor in tensors.items()]
+        return Places(reader, things, handles), sum(size_of(reader, tensor) for tensor in tensors.values())
+
+    places, size = together(reader, handles, "replicas", prepare)
     return AuditReport(
         "replicas",
-        findings,
-        checked=len(tensors),
-        bytes=sum(size_of(reader, tensor) for tensor in tensors.values()),
+        compare(reader, places),
+        checked=places.checked,
+        bytes=size,
         seconds=time.monotonic() - started,
-        notes=notes,
+        notes=places.notes,
+        unchecked=places.unchecked,
     )
 
 
@@ -92,74 +110,106 @@ def layouts_given(layouts: Any, names: Iterable[str], reader: ReadsTensors) -> d
     return found
 
 
-def compare(reader: ReadsTensors, things: list[Thing], handles: Any) -> tuple[list[Finding], list[str]]:
-    """Findings and notes about things with layouts: over the groups of `handles`, or over all ranks at once."""
-    if handles is not None and not hasattr(handles, "plan"):
-        raise InputError(
-            f"handles are what open_groups gives, not {shown(handles)}; leave them out to exchange over all ranks"
-        )
-    return _over_the_world(reader, things) if handles is None else _over_groups(reader, things, handles)
+class Places:
+    """Where things are compared: over all ranks at once, or over the groups of `handles`.
+
+    `copied` and `cut` are family → things; without handles, all are together under "".  `unchecked` is reason → how many
+    things are compared with nobody's.  Raises HandleError (copies without a group, closed handles), InputError.
+    """
+
+    __slots__ = ("checked", "copied", "cut", "handles", "notes", "things", "unchecked")
+
+    def __init__(self, reader: ReadsTensors, things: list[Thing], handles: Any) -> None:
+        if handles is not None and not hasattr(handles, "plan"):
+            raise InputError(
+                f"handles are what open_groups gives, not {shown(handles)}; leave them out to exchange over all ranks"
+            )
+        if handles is not None:
+            handles.refuse_closed()
+        self.handles = handles
+        self.things = things
+        self.copied: dict[str, list[Thing]] = {}
+        self.cut: dict[str, list[Thing]] = {}
+        self.checked = 0
+        self.unchecked: dict[str, int] = {}
+        notes: dict[str, None] = {}
+        for thing in things:
+            found = 0
+            copies, shards = (along(thing.layout, axes) for axes in (thing.layout.replicated, thing.layout.sharded))
+            for ordered, place in ((copies, self.copied), (shards, self.cut)):
+                family = _family(handles, thing.layout, ordered, reader.rank) if ordered else None
+                if family is not None:
+                    place.setdefault(family, []).append(thing)
+                    found += 1
+                elif ordered and place is self.copied:
+                    raise HandleError(
+                        f"copies of {shown(thing.name)} along {'+'.join(ordered)} need a group to be compared over; the"
+                        f" handles have {', '.join(handles)}.  Add it to the plan, or leave handles out",
+                        name=ordered,
+                        known=tuple(handles),
+                    )
+                elif ordered:
+                    note = f"shards along {'+'.join(ordered)} were not compared: the handles have no group for them"
+                    notes[note] = None
+            self.checked += bool(found)
+            if not found:
+                why = (
+                    f"the handles have no group along {'+'.join(shards)}"
+                    if shards
+                    else "no other rank has a copy or a shard of it"
+                )
+                self.unchecked[why] = self.unchecked.get(why, 0) + 1
+        self.notes = list(notes)
 
 
-def _over_the_world(reader: ReadsTensors, things: list[Thing]) -> tuple[list[Finding], list[str]]:
-    """One exchange of all ranks; each finds what is wrong anywhere with the things it knows."""
-    copied = [thing for thing in things if along(thing.layout, thing.layout.replicated)]
+def compare(reader: ReadsTensors, places: Places) -> list[Finding]:
+    """What is wrong with things that have layouts; the same on every member of the group in which it is."""
+    return _over_the_world(reader, places) if places.handles is None else _over_groups(reader, places)
+
+
+def _over_the_world(reader: ReadsTensors, places: Places) -> list[Finding]:
+    """One exchange of all ranks; each finds what is wrong anywhere with the things it knows, and tells the others."""
+    copied, cut = places.copied.get("", []), places.cut.get("", [])
     everybody = list(range(reader.world_size))
     # Those that are copied along some axes may be cut along others: everybody's are needed.
-    said = exchange(reader, reader.world(), [], things)
+    said = exchange(reader, reader.world(), [], [*dict.fromkeys([*copied, *cut])], places.things)
     if said is None:
-        return [], []
-    held = dict(zip(everybody, said))
+        return []
+    held = dict(zip(everybody, said[0]))
 
     def groups(axes_of: Any) -> Any:
         return lambda layout: map(list, layout.mesh.groups(*along(layout, axes_of(layout))).ranges())
 
     found = differing(copied, held, groups(lambda layout: layout.replicated))
     measure(reader, reader.world(), everybody, held, found)
-    cut = [thing for thing in things if along(thing.layout, thing.layout.sharded)]
-    return [one for _, one in found] + equal_shards(cut, held, groups(lambda layout: layout.sharded)), []
+    findings = of_other_layouts(places.things, said[1], everybody) + [one for _, one in found]
+    findings += equal_shards(cut, held, groups(lambda layout: layout.sharded))
+    return told_to_all(reader, reader.world(), findings)
 
 
-def _over_groups(reader: ReadsTensors, things: list[Thing], handles: Any) -> tuple[list[Finding], list[str]]:
+def _over_groups(reader: ReadsTensors, places: Places) -> list[Finding]:
     """One exchange over every group this rank is in, in the order of the plan, whether it has things for it or not.
 
     So ranks that hold different things, such as stages of a pipeline, still send the same messages.
     """
     findings: list[Finding] = []
-    notes: dict[str, None] = {}
-    copied: dict[str, list[Thing]] = {}
-    cut: dict[str, list[Thing]] = {}
-    for thing in things:
-        for axes, place in ((thing.layout.replicated, copied), (thing.layout.sharded, cut)):
-            ordered = along(thing.layout, axes)
-            family = _family(handles, thing.layout, ordered, reader.rank) if ordered else None
-            if family is not None:
-                place.setdefault(family, []).append(thing)
-            elif ordered and place is copied:
-                raise HandleError(
-                    f"copies of {shown(thing.name)} along {'+'.join(ordered)} need a group to be compared over; the"
-                    f" handles have {', '.join(handles)}.  Add it to the plan, or leave handles out",
-                    name=ordered,
-                    known=tuple(handles),
-                )
-            elif ordered:
-                notes[f"shards along {'+'.join(ordered)} were not compared: the handles have no group for them"] = None
-    for family in handles.plan.families:
+    for family in places.handles.plan.families:
         group = family.group_of(reader.rank)
         if family.size == 1 or group is None:
             continue
         ranks, name = list(group.ranks), family.label
-        communicator = handles[name]
-        equal, different = copied.get(name, []), cut.get(name, [])
-        said = exchange(reader, communicator, equal, different)
+        communicator = places.handles[name]
+        equal, different = places.copied.get(name, []), places.cut.get(name, [])
+        said = exchange(reader, communicator, equal, different, places.things)
         if said is None:
             continue
-        held = dict(zip(ranks, said))
+        held = dict(zip(ranks, said[0]))
         found = differing(equal, held, _one_group(ranks))
         measure(reader, communicator, ranks, held, found)
-        findings += [one for _, one in found]
-        findings += equal_shards(different, held, _one_group(ranks))
-    return findings, list(notes)
+        here = of_other_layouts(places.things, said[1], ranks) + [one for _, one in found]
+        here += equal_shards(different, held, _one_group(ranks))
+        findings += told_to_all(reader, communicator, here)
+    return findings
 
 
 def _one_group(ranks: list[int]) -> Groups:
@@ -168,7 +218,12 @@ def _one_group(ranks: list[int]) -> Groups:
 
 
 def _family(handles: Any, layout: TensorLayout, axes: tuple[str, ...], rank: int) -> str | None:
-    """The name of the family whose group of `rank` has the same members, whatever its axes are called there."""
+    """The name of the family whose group of `rank` has the same members, whatever its axes are called there.
+
+    "" without handles, where all ranks are one group.
+    """
+    if handles is None:
+        return ""
     ranks = layout.mesh.group(*axes, rank=rank).ranks
     for family in handles.plan.families:
         group = family.group_of(rank)

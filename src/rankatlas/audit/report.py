@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rankatlas.errors import AuditError, shown
@@ -14,13 +14,14 @@ class Finding:
     """One thing that is wrong.
 
     `kind` is "copies differ" (equal ones were due), "shards equal" (different ones were due), "shapes differ" (dtype or
-    shape), "missing" (a copy that some ranks lack) or "streams equal" (two streams at one place); `name` says of what,
-    `axes` along which, `ranks` are the group.
+    shape), "missing" (a copy that some ranks lack), "layouts differ" (ranks mean different groups by one name) or
+    "streams equal" (two streams at one place); `name` says of what, `axes` along which, `ranks` are the group.
     `odd_ranks` are those that are not like the most of it (of equally many, like its lowest rank); of equal shards, all
-    that share a value.  `amount` is the largest difference of two elements, None where none was measured.
+    that share a value.  `amount` is the largest difference of two elements (of a complex number, of its parts), None
+    where none was measured or none is to see in numbers; `how` says then what differs, such as the sign of a zero.
     """
 
-    __slots__ = ("amount", "axes", "kind", "name", "odd_ranks", "ranks")
+    __slots__ = ("amount", "axes", "how", "kind", "name", "odd_ranks", "ranks")
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class Finding:
         ranks: list[int],
         odd_ranks: list[int],
         amount: float | None = None,
+        how: str | None = None,
     ) -> None:
         self.kind = kind
         self.name = name
@@ -37,14 +39,16 @@ class Finding:
         self.ranks = ranks
         self.odd_ranks = odd_ranks
         self.amount = amount
+        self.how = how
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {name: getattr(self, name) for name in ("kind", "name", "axes", "ranks", "odd_ranks", "amount")}
+        return {name: getattr(self, name) for name in ("kind", "name", "axes", "ranks", "odd_ranks", "amount", "how")}
 
     def __str__(self) -> str:
         along = f" along {'+'.join(self.axes)}" if self.axes else ""
         by = "" if self.amount is None else f" by up to {self.amount:.3g}"
+        by += f" ({self.how})" if self.how else ""
         return f"{self.name}: {self.kind}{along}{by} on {_ranks(self.odd_ranks)} of {shown(self.ranks)}"
 
     def __repr__(self) -> str:
@@ -55,14 +59,15 @@ class AuditReport:
     """The outcome of an audit on this rank, about the groups it is in.
 
     `what` was audited, `findings` is what is wrong, `checked` how many things were compared, `bytes` how many of this
-    rank's were read, `seconds` how long it took, `notes` what could not be compared and why.
+    rank's were read, `seconds` how long it took, `notes` what could not be compared and why; `unchecked` is reason → how
+    many things were compared with nobody's.
 
     >>> report = AuditReport("replicas", [], checked=12, bytes=48_000, seconds=0.01)
     >>> report.ok, report.line
     (True, 'replicas: 12 compared, all as they should be (48,000 bytes, 0.010 s)')
     """
 
-    __slots__ = ("bytes", "checked", "findings", "notes", "seconds", "what")
+    __slots__ = ("bytes", "checked", "findings", "notes", "seconds", "unchecked", "what")
 
     def __init__(
         self,
@@ -73,6 +78,7 @@ class AuditReport:
         bytes: int,
         seconds: float,
         notes: Iterable[str] = (),
+        unchecked: Mapping[str, int] | None = None,
     ) -> None:
         self.what = what
         self.findings = tuple(findings)
@@ -80,6 +86,7 @@ class AuditReport:
         self.bytes = bytes
         self.seconds = seconds
         self.notes = tuple(notes)
+        self.unchecked = dict(unchecked or {})
 
     @property
     def ok(self) -> bool:
@@ -90,11 +97,15 @@ class AuditReport:
     def line(self) -> str:
         """One line for a log."""
         cost = f"({self.bytes:,} bytes, {self.seconds:.3f} s)"
+        left = "".join(f"; {count:,} not compared: {why}" for why, count in self.unchecked.items())
+        if self.ok and not self.checked:
+            return f"{self.what}: nothing was compared {cost}{left}"
         if self.ok:
-            return f"{self.what}: {self.checked:,} compared, all as they should be {cost}"
+            return f"{self.what}: {self.checked:,} compared, all as they should be {cost}{left}"
         told = "; ".join(map(str, self.findings[:_SHOWN]))
         more = f"; {len(self.findings) - _SHOWN} more" if len(self.findings) > _SHOWN else ""
-        return f"{self.what}: {len(self.findings):,} of {self.checked:,} are wrong {cost}: {told}{more}"
+        of = f" of {self.checked:,}" if self.checked else ""
+        return f"{self.what}: {len(self.findings):,}{of} are wrong {cost}: {told}{more}{left}"
 
     def raise_if_bad(self) -> None:
         """Nothing where all is well.  Raises AuditError on the ranks of a group in which something is wrong."""
@@ -104,7 +115,8 @@ class AuditReport:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         facts = {name: getattr(self, name) for name in ("what", "ok", "checked", "bytes", "seconds")}
-        return {**facts, "findings": [one.to_dict() for one in self.findings], "notes": list(self.notes)}
+        findings = [one.to_dict() for one in self.findings]
+        return {**facts, "findings": findings, "notes": list(self.notes), "unchecked": dict(self.unchecked)}
 
     def __repr__(self) -> str:
         return f"AuditReport({self.line!r})"

@@ -175,6 +175,11 @@ class Ranks(IntSequence):
                 return False
         return super().__eq__(other)
 
+    @property
+    def progressions(self) -> tuple[object, ...]:
+        """What these ranks are made of; of whole groups of one mesh equal exactly where their ranks are, and hashable."""
+        return self._parts, self._start, self._positions
+
     def _is_whole(self) -> bool:
         return not self._parts or self._positions == range(self._total())
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
+from rankatlas.core import Mesh
 from rankatlas.core.border import as_int, in_order
+from rankatlas.creation.families import Family
 from rankatlas.creation.plan import CreationPlan
 from rankatlas.errors import CreationOrderError, InputError, shown
 
@@ -29,8 +32,9 @@ def check_calls(
     `calls_by_rank` is rank → its calls in order.  A call is the list of ranks of one group, or the list of such
     lists when one call makes several (a partition).  Members in another order are another group.  Without a plan every
     rank must make the same calls, which `new_group` of every framework asks for.  With a plan the ranks may follow it
-    in either way: every rank all groups one by one, or every rank only those it is in; groups that need no
-    communicator may be created or not.
+    in any of three ways: every rank all groups one by one, every rank only those it is in, or as `open_groups` does it
+    (those it is in, then partial sets and what members cannot name by all ranks); groups that need no communicator may
+    be created or not, that of a rank alone also first.  A rank of the plan that is not given creates nothing.
     Cost: O(calls of all ranks).
 
     Raises CreationOrderError: the first call at which ranks part, who does what there, and an order that works;
@@ -83,6 +87,11 @@ def _call(given: object, rank: int) -> Call:
     )
     if not all(made):
         raise InputError(f"a call of rank {rank} creates a group without members: {shown(given)}")
+    for group in made:
+        if min(group) < 0 or len(dict.fromkeys(group)) != len(group):
+            raise InputError(
+                f"a call of rank {rank} creates {shown(list(group))}; members are different ranks from 0 on, each once"
+            )
     return made
 
 
@@ -133,27 +142,31 @@ def _canonical(calls: dict[int, list[Call]]) -> list[list[int]]:
 
 
 def _check_plan(calls: dict[int, list[Call]], plan: CreationPlan) -> None:
-    """Every rank must make all groups of the plan, or every rank those it is in; the closer way is the measure."""
+    """Every rank must follow the plan in one of the ways there are; the closest one is the measure."""
     if plan.layout.world_size > _MOST_RANKS:
         raise InputError(
             f"calls are held against every group of a plan; {plan.layout.world_size:,} ranks are too many for that,"
             f" {_MOST_RANKS:,} the most"
         )
-    planned = [(tuple(group.ranks), group.new) for group in plan.groups()]
-    own: dict[int, _Planned] = {rank: [] for rank in calls}
-    for one in planned:
-        for rank in one[0]:
-            if rank in own:
-                own[rank].append(one)
-    ways: list[dict[int, _Planned]] = [dict.fromkeys(calls, planned), own]
-    parted = [{rank: left for rank in calls if (left := _parting(calls[rank], way[rank]))} for way in ways]
+    for rank in calls:
+        if not plan.covers(rank):
+            raise InputError(
+                f"calls_by_rank has rank {rank}, which is not in {plan.layout}; give the ranks of the layout"
+            )
+    ways = _Ways(plan)
+    absent = (rank for rank in _ranks_of(plan) if rank not in calls)
+    everybody = {**calls, **{rank: [] for rank in absent}}  # who is not given creates nothing
+    parted = [
+        {rank: left for rank, made in everybody.items() if (left := _parting(made, way(rank)))}
+        for way in (ways.every, ways.own, ways.opened)
+    ]
     if not all(parted):
         return
     # The way along which fewer ranks leave, and those later, is the one they were on.
     odd = min(parted, key=lambda found: (len(found), -min(left[0] for left in found.values())))
     rank = min(odd, key=lambda rank: (odd[rank][0], rank))
     number, due, given = odd[rank]
-    canonical = [list(members) for members, new in planned if new]
+    canonical = [list(members) for members, new in ways.planned if new]
     raise CreationOrderError(
         f"{_who([rank])} leaves the plan at call {number}: {_told((due,) if due else None)} is due,"
         f" it creates {_told(given)}\n"
@@ -166,17 +179,60 @@ def _check_plan(calls: dict[int, list[Call]], plan: CreationPlan) -> None:
     )
 
 
-def _parting(made: list[Call], planned: _Planned) -> tuple[int, Members | None, Call | None] | None:
+class _Ways:
+    """What is due of a rank, in order, in each of the ways in which a plan can be carried out."""
+
+    def __init__(self, plan: CreationPlan) -> None:
+        self._plan = plan
+        self._partial: list[tuple[Members, bool]] = [(tuple(one.ranks), one.new) for one in plan.partial_groups()]
+        self._of_family = [[(tuple(one.ranks), one.new) for one in family.planned()] for family in plan.families]
+        self.planned: _Planned = [*chain.from_iterable(self._of_family), *self._partial]
+        self._partial_of: dict[int, _Planned] = {}
+        for one in self._partial:
+            for rank in one[0]:
+                self._partial_of.setdefault(rank, []).append(one)
+
+    def every(self, rank: int) -> Iterator[tuple[Members, bool]]:
+        """All groups."""
+        return chain([((rank,), False)], self.planned)
+
+    def own(self, rank: int) -> Iterator[tuple[Members, bool]]:
+        """The groups that the rank is in."""
+        families = (self._own(family, rank) for family in self._plan.families)
+        return chain([((rank,), False)], *families, self._partial_of.get(rank, ()))
+
+    def opened(self, rank: int) -> Iterator[tuple[Members, bool]]:
+        """As `open_groups` does it: partial sets, and sets whose members could not agree on a name, by all ranks."""
+        families = (
+            planned if family.how == "every" else self._own(family, rank)
+            for family, planned in zip(self._plan.families, self._of_family)
+        )
+        return chain([((rank,), False)], *families, self._partial)
+
+    def _own(self, family: Family, rank: int) -> _Planned:
+        group = family.group_of(rank)
+        if group is None or family.is_repeat(group):
+            return []
+        return [(tuple(group.ranks), family.created > 0)]
+
+
+def _ranks_of(plan: CreationPlan) -> Iterable[int]:
+    layout = plan.layout
+    charts = [layout] if isinstance(layout, Mesh) else list(layout.charts.values())
+    ranges = [range(mesh.first_rank, mesh.first_rank + mesh.world_size) for mesh in charts]
+    return dict.fromkeys(chain.from_iterable(ranges))
+
+
+def _parting(
+    made: list[Call], planned: Iterator[tuple[Members, bool]]
+) -> tuple[int, Members | None, Call | None] | None:
     """Where one rank's calls leave what is planned for it; groups without a communicator may be left out."""
-    place = 0
     for number, call in enumerate(made):
         for group in call:
-            while place < len(planned) and not planned[place][1] and planned[place][0] != group:
-                place += 1
-            if place == len(planned) or planned[place][0] != group:
-                return number, planned[place][0] if place < len(planned) else None, call
-            place += 1
-    left = next((members for members, new in planned[place:] if new), None)
+            due = next((one for one in planned if one[1] or one[0] == group), None)
+            if due is None or due[0] != group:
+                return number, due[0] if due else None, call
+    left = next((members for members, new in planned if new), None)
     return (len(made), left, None) if left else None
 
 

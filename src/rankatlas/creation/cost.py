@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +22,13 @@ class FamilyCost:
     """The cost of the groups over one set of axes.
 
     `groups` of `size` members; `communicators` that are needed (0 for ranks alone) and how many of them are
-    `created`; creation calls of every rank `one_by_one`, of which it is `not_a_member`, and `by_partition`.
+    `created`; creation calls of every rank `one_by_one`, of which it is `not_a_member`, and `by_partition` (of a rank
+    in one of them; all of them where members alone could not agree on a name).
     """
 
     __slots__ = ("by_partition", "communicators", "created", "groups", "names", "not_a_member", "one_by_one", "size")
 
-    def __init__(self, names: tuple[str, ...], groups: int, size: int, created: int) -> None:
+    def __init__(self, names: tuple[str, ...], groups: int, size: int, created: int, own: bool) -> None:
         self.names = names
         self.groups = groups
         self.size = size
@@ -33,7 +36,7 @@ class FamilyCost:
         self.created = created
         self.one_by_one = created
         self.not_a_member = max(0, created - 1)
-        self.by_partition = 1 if created else 0
+        self.by_partition = 1 if own else created
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -44,8 +47,8 @@ class Cost:
     """The cost of a plan, for every rank of `world_size`.
 
     `one_by_one`: every rank calls for every group, member or not, as Megatron and Paddle do.  `by_partition`: every
-    rank makes one call per set of axes, for the group it is in.  The `partial` calls come on top of both.
-    `memberships` is the most communicators a rank is in, `memory` rough bytes on it.
+    rank makes one call per set of axes, for the group it is in, and one for itself alone where a group is one rank; of
+    the rank that makes the most.  The `partial` calls come on top of both.  `memberships` is the most communicators a rank is in, `memory` rough bytes on it.
 
     >>> from rankatlas import Mesh
     >>> from rankatlas.creation import CreationPlan
@@ -54,19 +57,21 @@ class Cost:
     (32, 31, 1, 32)
     """
 
-    __slots__ = ("families", "memberships", "partial", "world_size")
+    __slots__ = ("by_partition", "families", "memberships", "partial", "world_size")
 
     def __init__(
         self,
-        families: Sequence[tuple[tuple[str, ...], int, int, int]],
+        families: Sequence[tuple[tuple[str, ...], int, int, int, bool]],
         world_size: int,
         partial: int,
-        partial_memberships: int,
+        by_partition: int,
+        memberships: int,
     ) -> None:
         self.families = tuple(FamilyCost(*one) for one in families)
         self.world_size = world_size
         self.partial = partial
-        self.memberships = sum(one.by_partition for one in self.families) + partial_memberships
+        self.by_partition = by_partition
+        self.memberships = memberships
 
     @property
     def communicators(self) -> int:
@@ -84,11 +89,6 @@ class Cost:
         return self.one_by_one - self.memberships
 
     @property
-    def by_partition(self) -> int:
-        """Calls of every rank when each makes the groups it is in."""
-        return sum(one.by_partition for one in self.families) + self.partial
-
-    @property
     def memory(self) -> int:
         """Rough bytes of buffers on one rank: 16 channels × 2 neighbours × 4 MiB for each communicator it is in."""
         return self.memberships * _MEMORY
@@ -98,3 +98,22 @@ class Cost:
         names = ("world_size", "communicators", "one_by_one", "not_a_member", "by_partition", "partial", "memberships")
         facts = {name: getattr(self, name) for name in (*names, "memory")}
         return {**facts, "families": [one.to_dict() for one in self.families]}
+
+
+def most_covered(ranges: Sequence[range], extra: Mapping[int, int]) -> int:
+    """In how many of `ranges` the rank is that is in the most, its `extra` ones added.  Cost: O(n log n).
+
+    >>> most_covered([range(4), range(4), range(4, 9)], {5: 2, 0: 1})
+    3
+    """
+    steps: dict[int, int] = {}
+    for one in ranges:
+        steps[one.start] = steps.get(one.start, 0) + 1
+        steps[one.stop] = steps.get(one.stop, 0) - 1
+    borders = sorted(steps)
+    depths = list(accumulate(steps[border] for border in borders))
+    most = max(depths, default=0)
+    for rank, more in extra.items():
+        place = bisect_right(borders, rank) - 1
+        most = max(most, more + (depths[place] if place >= 0 else 0))
+    return most

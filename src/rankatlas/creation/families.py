@@ -47,7 +47,7 @@ class Family:
 
     __slots__ = ("axes", "count", "groups", "how", "mesh", "names", "new_count", "ranks", "repeats", "size")
 
-    def __init__(self, axes: tuple[str, ...], layout: Mesh | Atlas, earlier: tuple[Family, ...]) -> None:
+    def __init__(self, axes: tuple[str, ...], layout: Mesh | Atlas, earlier: Earlier) -> None:
         self.axes = axes
         self.groups = layout.groups(*axes)
         self.mesh = mesh = self.groups[0].mesh
@@ -55,7 +55,7 @@ class Family:
         self.size = self.groups.size
         self.count = len(self.groups)
         self.names: tuple[str, ...] = (label(axes),)
-        self.repeats = tuple(family for family in earlier if self._overlaps_in_part(family))
+        self.repeats = earlier.overlapping_in_part(self)
         self.new_count = self._count_new()
         self.how = self._how(layout, earlier)
 
@@ -92,17 +92,14 @@ class Family:
             if not self.repeats or not self.is_repeat(group):
                 yield PlannedGroup(self.names, index, group.ranks, new)
 
-    def same_as(self, other: Family) -> bool:
-        """Whether both have the same groups, over the same ranks.  Cost: O(axes)."""
-        if self.ranks != other.ranks or self.size != other.size:
-            return False
-        mine, theirs = self.group_of(self.ranks.start), other.group_of(self.ranks.start)
-        # Row-major meshes over the same ranks have the same groups where they have one of them in common.
-        return mine is not None and theirs is not None and mine.ranks == theirs.ranks
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal where two families have the same groups, over the same ranks.  Cost: O(axes).
 
-    def _overlaps_in_part(self, other: Family) -> bool:
-        mine, theirs = self.ranks, other.ranks
-        return mine != theirs and self.size == other.size and mine.start < theirs.stop and theirs.start < mine.stop
+        Row-major meshes over the same ranks have the same groups where they have one of them in common.
+        """
+        first = self.mesh.group(*self.groups.axes, rank=self.ranks.start).ranks
+        return self.ranks, self.size, first.progressions
 
     def _count_new(self) -> int:
         if not self.repeats:
@@ -114,24 +111,49 @@ class Family:
             )
         return sum(1 for group in self.groups if not self.is_repeat(group))
 
-    def _how(self, layout: Mesh | Atlas, earlier: tuple[Family, ...]) -> How:
+    def _how(self, layout: Mesh | Atlas, earlier: Earlier) -> How:
         if self.size == 1:
             return "alone"
         if self.count == 1 and _is_everybody(self.ranks, layout):
             return "world"
-        for family in earlier:
-            if family.created and not (_contains(family.ranks, self.ranks) or _apart(family.ranks, self.ranks)):
-                return "every"
-        return (
-            "own" if self.new_count == self.count and not any(self._uneven(family) for family in earlier) else "every"
-        )
-
-    def _uneven(self, family: Family) -> bool:
-        """Whether `family` gave some ranks of this one a group and others none."""
-        return 0 < family.created < family.count and not _apart(family.ranks, self.ranks)
+        return "own" if self.new_count == self.count and earlier.is_even(self.ranks) else "every"
 
     def __repr__(self) -> str:
         return f"Family({'='.join(self.names)}: {self.count:,} groups of {self.size:,}, {self.how})"
+
+
+class Earlier:
+    """The families of a plan so far, by the ranks they cover and by size, so that a further one asks few of them."""
+
+    __slots__ = ("_by_ranks", "_number")
+
+    def __init__(self) -> None:
+        # Ranks → size → families with their numbers; whether one of them created groups, and only for some of the ranks.
+        self._by_ranks: dict[range, tuple[dict[int, list[tuple[int, Family]]], list[bool]]] = {}
+        self._number = 0
+
+    def add(self, family: Family) -> None:
+        """One more family."""
+        by_size, told = self._by_ranks.setdefault(family.ranks, ({}, [False, False]))
+        by_size.setdefault(family.size, []).append((self._number, family))
+        self._number += 1
+        told[0] = told[0] or family.created > 0
+        told[1] = told[1] or 0 < family.created < family.count
+
+    def overlapping_in_part(self, family: Family) -> tuple[Family, ...]:
+        """Those of its size over other ranks, some of which are its own, in order."""
+        found: list[tuple[int, Family]] = []
+        for ranks, (by_size, _) in self._by_ranks.items():
+            if ranks != family.ranks and not _apart(ranks, family.ranks):
+                found += by_size.get(family.size, [])
+        return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
+
+    def is_even(self, ranks: range) -> bool:
+        """Whether all of these ranks have been given equally many groups so far."""
+        for others, (_, (created, some)) in self._by_ranks.items():
+            if not _apart(others, ranks) and (some or (created and not _contains(others, ranks))):
+                return False
+        return True
 
 
 def label(axes: tuple[str, ...]) -> str:

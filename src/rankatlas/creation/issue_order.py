@@ -65,7 +65,7 @@ def _is_number(given: Any) -> bool:
 def _finder(members: Any) -> Any:
     """How to find the members of a name on a rank."""
     if isinstance(members, CreationPlan):
-        return lambda name, rank: _of_plan(members, name, rank)
+        return _of_plan(members)
     if not isinstance(members, Mapping):
         raise InputError(f"members is a CreationPlan, or a dict that says who is in which group, not {shown(members)}")
     by_rank = all(_is_number(key) or type(key) is int for key in members)
@@ -82,22 +82,35 @@ def _table(name: object, groups: Any) -> dict[int, Any]:
     found: dict[int, Any] = {}
     for group in in_order(groups, f"the groups of {shown(name)}"):
         for rank in in_order(group, f"a group of {shown(name)}"):
-            if as_int(rank, "a rank") in found:
+            if found.get(as_int(rank, "a rank")) is group:
+                raise InputError(f"a group of {shown(name)} has rank {rank} twice: {shown(group)}; list each rank once")
+            if rank in found:
                 raise InputError(f"rank {rank} is in two groups of {shown(name)}; give them two names")
             found[rank] = group
     return found
 
 
-def _of_plan(plan: CreationPlan, name: object, rank: int) -> Use:
-    for one in plan.partial:
-        if one.name == name:
-            groups = one.of(rank)
+def _of_plan(plan: CreationPlan) -> Any:
+    """In a plan groups with equal members are one, whatever name they are used by."""
+    first: dict[tuple[int, ...], str] = {}  # members → the name they were created by
+
+    def find(name: object, rank: int) -> Use:
+        partial = next((one for one in plan.partial if one.name == name), None)
+        if partial is not None:
+            groups = partial.of(rank)
             if len(groups) != 1:
                 raise InputError(f"rank {rank} is in {len(groups)} groups of {shown(name)}; name one it is in once")
-            return one.name, groups[0]
-    family = plan.family(_named(name) if isinstance(name, str) else name)  # type: ignore[arg-type]
-    group = family.group_of(rank)
-    return family.label, _checked(group and group.ranks, name, rank)
+            ranks = groups[0]
+        else:
+            family = plan.family(_named(name) if isinstance(name, str) else name)  # type: ignore[arg-type]
+            group = family.group_of(rank)
+            ranks = _checked(group and group.ranks, name, rank)
+        if ranks not in first:
+            holder = plan.family_with(ranks)
+            first[ranks] = holder.label if holder else next(one.name for one in plan.partial if ranks in one.of(rank))
+        return first[ranks], ranks
+
+    return find
 
 
 def _named(name: object) -> str:
@@ -110,9 +123,11 @@ def _checked(group: Any, name: object, rank: int) -> tuple[int, ...]:
     if group is None:
         raise InputError(f"rank {rank} uses {shown(name)}, and nothing says which of its groups it is in")
     ranks = tuple(as_int(member, f"a member of {name}") for member in in_order(group, f"the members of {name}"))
+    if min(ranks, default=-1) < 0 or len(dict.fromkeys(ranks)) != len(ranks):
+        raise InputError(f"the members of {shown(name)} are different ranks from 0 on, each once, not {shown(ranks)}")
     if rank not in ranks:
         raise InputError(f"rank {rank} uses {shown(name)}, whose members on it are {shown(list(ranks))} without it")
-    return ranks
+    return tuple(sorted(ranks))  # a group is its members, in whatever order they were written
 
 
 def _stuck(uses: dict[int, list[Use]]) -> dict[int, Use]:

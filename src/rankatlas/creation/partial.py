@@ -32,11 +32,14 @@ class PartialSet:
         self.groups = tuple(_members(one, self.name) for one in in_order(groups, f"the groups of {shown(name)}"))
         self._of: dict[int, tuple[tuple[int, ...], ...]] = {}
         if len(dict.fromkeys(self.groups)) != len(self.groups):
-            twice = next(ranks for place, ranks in enumerate(self.groups) if ranks in self.groups[:place])
+            seen: dict[tuple[int, ...], None] = {}
+            twice = next(ranks for ranks in self.groups if ranks in seen or seen.setdefault(ranks))
             raise InputError(f"partial set {shown(name)} lists {shown(list(twice))} twice; list each group once")
+        of: dict[int, list[tuple[int, ...]]] = {}
         for ranks in self.groups:
             for rank in ranks:
-                self._of[rank] = (*self._of.get(rank, ()), ranks)
+                of.setdefault(rank, []).append(ranks)
+        self._of.update((rank, tuple(groups)) for rank, groups in of.items())
 
     def of(self, rank: int) -> tuple[tuple[int, ...], ...]:
         """The groups that `rank` is in, in order.  Cost: O(1)."""

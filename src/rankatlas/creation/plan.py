@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from rankatlas.core import Atlas, Mesh, parse_layout
 from rankatlas.core.border import as_int, axis_names, in_order
 from rankatlas.core.description import fingerprint
-from rankatlas.creation.cost import Cost
-from rankatlas.creation.families import Family, PlannedGroup, addresses, label
+from rankatlas.creation.cost import Cost, most_covered
+from rankatlas.creation.families import Earlier, Family, PlannedGroup, addresses, label
 from rankatlas.creation.partial import partial_sets, refuse_ranks_outside
 from rankatlas.errors import InputError, RankError, shown
 
@@ -54,7 +54,7 @@ class CreationPlan:
         self.axes = _axis_sets(layout, axes)
         self.families = _distinct(layout, self.axes)
         self.partial = partial_sets(partial)
-        taken = [name for family in self.families for name in family.names]
+        taken = dict.fromkeys(name for family in self.families for name in family.names)
         for one in self.partial:
             if one.name in taken:
                 raise InputError(f"{shown(one.name)} names a set of axes already; name the partial set otherwise")
@@ -66,7 +66,8 @@ class CreationPlan:
         return (*map(label, self.axes), *(one.name for one in self.partial))
 
     def covers(self, rank: int) -> bool:
-        """Whether the layout has this rank.  Cost: O(charts)."""
+        """Whether the layout has this rank.  Cost: O(charts).  Raises IntegerError."""
+        rank = as_int(rank, "rank")
         charts = [self.layout] if isinstance(self.layout, Mesh) else self.layout.charts.values()
         return any(0 <= rank - mesh.first_rank < mesh.world_size for mesh in charts)
 
@@ -109,8 +110,8 @@ class CreationPlan:
     def family_with(self, ranks: tuple[int, ...]) -> Family | None:
         """The family that has a group of exactly these members, None mostly.  Cost: O(sets × axes)."""
         for family in self.families:
-            group = family.group_of(ranks[0])
-            if group is not None and group.size == len(ranks) and group.ranks == ranks:
+            group = family.group_of(ranks[0]) if family.size == len(ranks) else None
+            if group is not None and group.ranks == ranks:
                 return family
         return None
 
@@ -131,12 +132,17 @@ class CreationPlan:
     def calls_of(self, rank: int) -> int:
         """How many creation calls `rank` makes: one per set of axes it makes its own group of, and partial groups.
 
-        Partial groups, and sets whose members could not agree on a name, are made by every rank: their calls count.
+        Partial groups, and sets whose members could not agree on a name, are made by every rank: their calls count.  So
+        does the one by which every rank makes the group of itself alone, where some group of the plan is one rank.
         Raises RankError.
         """
         self._refuse_outside(rank)
-        own = sum(1 for family in self.families if family.how == "own" and rank in family.ranks)
-        return own + sum(family.created for family in self.families if family.how == "every") + self._partial_calls()
+        return sum(1 for family in self.families if family.how == "own" and rank in family.ranks) + self._shared_calls()
+
+    def _shared_calls(self) -> int:
+        """Calls that every rank makes."""
+        every = sum(family.created for family in self.families if family.how == "every")
+        return every + self._partial_calls() + self.has_ranks_alone
 
     def memberships_of(self, rank: int) -> int:
         """Of how many new communicators `rank` is a member.  Raises RankError.  Cost: O(sets × axes)."""
@@ -154,12 +160,31 @@ class CreationPlan:
         return found + [group for group in partial if rank in group.ranks]
 
     def cost(self) -> Cost:
-        """What creation costs: communicators, calls one by one and by partition, memory.  Cost: O(sets)."""
+        """What creation costs: communicators, calls one by one and by partition, memory.
+
+        Cost: O(sets + partial groups × sets), and O(groups) of charts that overlap in part.
+        """
+        own = [family for family in self.families if family.how == "own"]
+        created = [family for family in self.families if family.created]
+        extra: dict[int, int] = {}
+        for group in self.partial_groups():
+            for rank in group.ranks if group.new else ():
+                extra[rank] = extra.get(rank, 0) + 1
+        for family in created:
+            if family.created < family.count:
+                for group in family.planned():
+                    for rank in group.ranks:
+                        extra[rank] = extra.get(rank, 0) + 1
+        whole = [family.ranks for family in created if family.created == family.count]
         return Cost(
-            [(family.names, family.count, family.size, family.created) for family in self.families],
+            [
+                (family.names, family.count, family.size, family.created, family.how == "own")
+                for family in self.families
+            ],
             self.layout.world_size,
             self._partial_calls(),
-            max((len(one.of(rank)) for one in self.partial for ranks in one.groups for rank in ranks), default=0),
+            by_partition=most_covered([family.ranks for family in own], {}) + self._shared_calls(),
+            memberships=most_covered(whole, extra),
         )
 
     def fingerprint(self) -> str:
@@ -231,12 +256,16 @@ def _axis_sets(layout: Mesh | Atlas, axes: object) -> tuple[tuple[str, ...], ...
 
 def _distinct(layout: Mesh | Atlas, sets: tuple[tuple[str, ...], ...]) -> tuple[Family, ...]:
     """One family per set of axes whose groups no earlier one has; the others become names of the earlier one."""
-    families: list[Family] = []
+    families: dict[tuple[object, ...], Family] = {}
+    aliases: dict[tuple[object, ...], list[str]] = {}
+    earlier = Earlier()
     for axes in sets:
-        family = Family(axes, layout, tuple(families))
-        same = next((earlier for earlier in families if earlier.same_as(family)), None)
-        if same is None:
-            families.append(family)
-        else:
-            same.names = (*same.names, family.label)
-    return tuple(families)
+        family = Family(axes, layout, earlier)
+        key = family.key
+        if key not in families:
+            families[key] = family
+            earlier.add(family)
+        aliases.setdefault(key, []).append(family.label)
+    for key, family in families.items():
+        family.names = tuple(aliases[key])
+    return tuple(families.values())

@@ -8,17 +8,20 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from threading import Thread
+from threading import Event, Thread
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from rankatlas.creation import CreationPlan, Family
-from rankatlas.errors import JobError, ProbeError, RankatlasError, shown
-from rankatlas.live.jobs import Store, current_job
+from rankatlas.errors import JobError, ProbeError, RankatlasError, RankSilent, shown
+from rankatlas.live.jobs import Store, current_job, within
 
 _PREFIX = "rankatlas/probe"
 _TICK = 0.05  # seconds between two looks of the thread that waits
-_ANSWER = 2.0  # seconds the ranks that are left have to say that they are
+_ANSWER = 4.0  # seconds the ranks that are left have to say that they are; their store may be busy for 2
+_LOOK = 0.5  # seconds between two looks whether somebody calls the roll, in a step that lasts as long
+_STORE = 3.0  # seconds more until the store counts as hung
+_AGREES = 6.0  # seconds by which an agreement may outlast its timeout
 _SHOWN = 8
 _COLLECTIVES = ("all_reduce", "all_gather")
 
@@ -31,8 +34,8 @@ class Probes(Protocol):
     def start(self, timeout: float) -> None:
         """Initialise the job as the launcher described it."""
 
-    def open(self, plan: CreationPlan, wait: float) -> Any:
-        """The handles of `plan`."""
+    def open(self, plan: CreationPlan, timeout: float, wait: float) -> Any:
+        """The handles of `plan`, whose collectives have `timeout` seconds, after an agreement within `wait`."""
 
     def world(self) -> Any:
         """The communicator of all ranks."""
@@ -78,6 +81,7 @@ class Probe:
         self._sizes, self._turns, self._timeout = tuple(sizes), turns, timeout
         self._during = "the start of the job"
         self._moved = time.monotonic()
+        self._limit = timeout
         self._store: Store | None = None
         self._told: dict[int, str] = {}
 
@@ -99,24 +103,36 @@ class Probe:
         thread.start()
         while thread.is_alive():
             thread.join(_TICK)
-            if time.monotonic() - self._moved > self._timeout and thread.is_alive():
-                raise self.lost(f"took longer than {self._timeout:g} s")
+            if time.monotonic() - self._moved > self._limit and thread.is_alive():
+                raise self.lost(f"took longer than {self._limit:g} s")
         found = outcome[0]
         if isinstance(found, dict):
             return found
+        if isinstance(found, (RankSilent, JobError)):  # rank 0 may be the silent one: whoever is left tells
+            raise self.lost(str(found), getattr(found, "ranks", ()))
         if isinstance(found, RankatlasError) or not isinstance(found, Exception):
             raise found
         raise self.lost(str(found).strip().splitlines()[0][:200] if str(found).strip() else type(found).__name__)
 
-    def lost(self, why: str) -> ProbeError:
-        """The error that names the ranks which do not answer any more; asks the store which ranks still do."""
+    def lost(self, why: str, known: Sequence[int] = ()) -> ProbeError:
+        """The error that names the ranks which do not answer any more; asks the store which ranks still do.
+
+        `known` are those that somebody has named already.  Bounded: a store whose keeper is stopped answers nothing.
+        """
         during, world = self._during, self.plan.layout.world_size
+        store = self._store
+        if store is None:
+            return ProbeError(
+                f"rank {self.rank}: {during} failed: {why}; which ranks are left is not known without a store to ask",
+                ranks=list(known),
+                during=during,
+            )
         try:
-            silent = self._silent()
-        except (OSError, RuntimeError):
+            silent = within(2 * _ANSWER + _STORE, lambda stop: self._silent(store, stop))
+        except (OSError, RuntimeError, RankSilent):
             # Whoever keeps the store takes it along: rank 0, unless the launcher keeps it.
-            silent = [0] if self.rank else []
-            why = f"{why}; the store of the job is gone, too, which rank 0 keeps, or the launcher"
+            silent = [0] if self.rank else list(known)
+            why = f"{why}; the store of the job is gone, too, or hangs, which rank 0 keeps, or the launcher"
         if not silent:
             return ProbeError(f"{during} failed: {why}; all {world} ranks still answer", ranks=[], during=during)
         who = ", ".join(
@@ -130,20 +146,27 @@ class Probe:
 
     def speaks(self, error: ProbeError) -> bool:
         """Whether this rank is the one that tells: the lowest of those that are left."""
+        if self._store is None:
+            return True  # nobody knows of the others
         left = [rank for rank in range(self.plan.layout.world_size) if rank not in error.ranks]
         return not left or self.rank == left[0]
 
-    def _silent(self) -> list[int]:
-        """The ranks that do not say within a moment that they are left."""
-        store, world = self._store, self.plan.layout.world_size
-        if store is None:
-            return []
+    def _silent(self, store: Store, stop: Event) -> list[int]:
+        """The ranks that do not say within a moment that they are left, or have left in order before."""
+        world = self.plan.layout.world_size
+        store.set(f"{_PREFIX}/roll", b"1")
         store.set(f"{_PREFIX}/left/{self.rank}", b"1")
         deadline = time.monotonic() + _ANSWER
         silent = list(range(world))
-        while silent and time.monotonic() < deadline:
+        # Who has asked has the answer for those that notice only because others have left already.
+        if store.has(f"{_PREFIX}/silent"):
+            silent = [rank for rank in json.loads(store.get(f"{_PREFIX}/silent")) if rank != self.rank]
+            deadline = 0.0
+        while silent and time.monotonic() < deadline and not stop.is_set():
             silent = [rank for rank in silent if not store.has(f"{_PREFIX}/left/{rank}")]
             time.sleep(_TICK)
+        if deadline:
+            store.set(f"{_PREFIX}/silent", json.dumps(silent).encode())
         for rank in silent[:_SHOWN]:
             if store.has(f"{_PREFIX}/who/{rank}"):
                 self._told[rank] = store.get(f"{_PREFIX}/who/{rank}").decode()
@@ -151,8 +174,20 @@ class Probe:
             time.sleep(_ANSWER / 2)  # the others may still be asking the store, which mostly is here
         return silent
 
+    def _answer_the_roll(self, store: Store) -> None:
+        """Say that this rank is left as soon as somebody asks; a rank may notice a loss much later than another one."""
+        while True:
+            time.sleep(_LOOK)
+            try:
+                if time.monotonic() - self._moved > _LOOK and store.has(f"{_PREFIX}/roll"):
+                    store.set(f"{_PREFIX}/left/{self.rank}", b"1")
+                    return
+            except (OSError, RuntimeError):
+                return  # the store is gone; whoever asks it sees that
+
     def _at(self, during: str) -> None:
         self._during = during
+        self._limit = self._timeout
         self._moved = time.monotonic()
 
     def _all(self) -> dict[str, Any]:
@@ -162,9 +197,13 @@ class Probe:
         self._store = job.store()
         place = {"rank": self.rank, "host": socket.gethostname(), "local_rank": self._local, "device": job.device()}
         if self._store is not None:
+            Thread(target=self._answer_the_roll, args=(self._store,), name="rankatlas roll", daemon=True).start()
             self._store.set(f"{_PREFIX}/who/{self.rank}", f"host {place['host']}, device {place['device']}".encode())
         self._at("opening the groups")
-        handles = engine.open(self.plan, self._timeout)
+        # The agreement names who is missing, and must have ended before this step has.
+        wait = self._timeout / 3
+        self._limit = max(self._timeout, wait + _AGREES)
+        handles = engine.open(self.plan, self._timeout, wait)
         said: dict[str, Any] = {**place, "calls": handles.calls, "wrong": {}, "seconds": {}}
         for family in self._families():
             self._probe(family, handles[family.label], said)
@@ -172,6 +211,8 @@ class Probe:
         everybody = self._gather(said)
         # Nobody leaves, and takes the store along, before all have what they need.
         engine.gather(engine.world(), [1])
+        if self._store is not None:
+            self._store.set(f"{_PREFIX}/left/{self.rank}", b"1")  # in order: nobody may count this rank as dead
         return report(self.plan, engine.name, engine.backend(), everybody)
 
     def _families(self) -> list[Family]:
