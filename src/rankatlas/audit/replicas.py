@@ -114,9 +114,8 @@ def layouts_given(layouts: Any, names: Iterable[str], reader: ReadsTensors) -> d
 class Places:
     """Where things are compared: over all ranks at once, or over the groups of `handles`.
 
-
-    `copied` and `cut` are family → things; without handles, all are together under "".  `unchecked` is reason → how many
-    things are compared with nobody's.  Raises HandleError (copies without a group, closed handles), InputError.
+    `copied` and `cut` are family → things; without handles, all are together under "".  `unchecked` is reason → how
+    many things are compared with nobody's.  Raises HandleError (copies without a group, closed handles), InputError.
     """
 
     __slots__ = ("checked", "copied", "cut", "handles", "notes", "things", "unchecked")

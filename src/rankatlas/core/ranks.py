@@ -177,8 +177,8 @@ class Ranks(IntSequence):
 
     @property
     def progressions(self) -> tuple[object, ...]:
-        """What these ranks are made of; of whole groups of one mesh equal exactly where their ranks are, and
-        hashable.""" return self._parts, self._start, self._positions
+        """What these ranks are made of, hashable; of whole groups of one mesh equal exactly where their ranks are."""
+        return self._parts, self._start, self._positions
 
     def _is_whole(self) -> bool:
         return not self._parts or self._positions == range(self._total())

@@ -128,8 +128,8 @@ class Earlier:
     __slots__ = ("_by_ranks", "_number")
 
     def __init__(self) -> None:
-        # Ranks → size → families with their numbers; whether one of them created groups, and only for some of the
-        ranks. self._by_ranks: dict[range, tuple[dict[int, list[tuple[int, Family]]], list[bool]]] = {}
+        # Ranks → size → families with their numbers; whether one of them created groups, only for some of the ranks.
+        self._by_ranks: dict[range, tuple[dict[int, list[tuple[int, Family]]], list[bool]]] = {}
         self._number = 0
 
     def add(self, family: Family) -> None:
