@@ -54,8 +54,9 @@ def _own(job: Job) -> Written:
     lines += ["settings:" if held["settings"] else "settings: {}"]
     lines += [f"  {name}: {json.dumps(value)}" for name, value in held["settings"].items()]
     # Sizes and numbers that are neither an axis of the layout nor a setting, as what a step of RL generates.
+    # The world is written; torchtitan's batch and loss are products of axes.
     charts = [job.layout] if isinstance(job.layout, Mesh) else list(job.layout.charts.values())
-    said = {"world", *held["settings"], *(axis for mesh in charts for axis in mesh.axes)}
+    said = {"world", "batch", "loss", *held["settings"], *(axis for mesh in charts for axis in mesh.axes)}
     said |= {f"{name}.{axis}" for name in ("train",) for axis in said}
     return Written(
         "\n".join(lines),
