@@ -8,6 +8,7 @@ import pytest
 
 from rankatlas.dialects import read_config
 from rankatlas.dialects.megatron_names import slips
+from rankatlas.dialects.writing import write_config
 from rankatlas.errors import ArgumentsError, SourceError
 
 BASE = "torchrun --nproc_per_node 8 x.py --num-layers 32 --num-attention-heads 32 --tensor-model-parallel-size 2"
@@ -74,3 +75,21 @@ def test_layers_of_a_virtual_stage():
 def test_parts_that_the_stages_do_not_divide(picture):
     with pytest.raises(ArgumentsError, match=r"has [59] parts, which 4 pipeline stages do not divide"):
         read_config(f'{BASE} --pipeline-model-parallel-size 4 --pipeline-model-parallel-layout "{picture}"')
+
+
+@pytest.mark.parametrize("lines", [3, 100, 20_000, 500_000])
+def test_a_log_without_a_configuration(tmp_path, lines):
+    path = tmp_path / "x.log"
+    path.write_text("iteration 100 loss 3.3 | lm loss: 1.0\n" * lines)
+    with pytest.raises(SourceError, match="no framework's arguments are printed in it"):
+        read_config(str(path), world_size=8)
+
+
+def test_what_the_own_format_does_not_say():
+    words = "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.tensor_model_parallel_size=2"
+    words += " trainer.n_gpus_per_node=8 trainer.nnodes=1 actor_rollout_ref.actor.strategy=fsdp"
+    words += " actor_rollout_ref.rollout.n=5 data.train_batch_size=64"
+    losses = write_config(read_config(words), "rankatlas").losses
+    assert any(loss.startswith("prompts=64 is not written") for loss in losses), losses
+    assert any(loss.startswith("responses=5 is not written") for loss in losses), losses
+    assert write_config(read_config("dp=2 tp=2"), "rankatlas").losses == []

@@ -59,6 +59,8 @@ def notation_in(text: str) -> str | None:
 
 def parse(text: str, source: str) -> Any:
     """The JSON or YAML in `text`, each key of a mapping a str that stands once.  Raises SourceError."""
+    if not text.startswith(("{", "[")) and is_log(text):
+        raise no_configuration(source)
     if _is_toml(text):
         return _toml(text, source)
     if not text.startswith(("{", "[")):
@@ -71,6 +73,33 @@ def parse(text: str, source: str) -> Any:
         if isinstance(error, RankatlasError):
             raise
         raise SourceError(f"{shown(source)} is not valid JSON: {error}", source=source) from None
+
+
+_LOG_LINE = re.compile(
+    r"\b(iteration|iter|step|loss|epoch|grad[ _]norm|learning rate|INFO|WARNING|ERROR|DEBUG)\b|\d\d:\d\d:\d\d"
+)
+_A_LOOK = 1 << 16  # characters looked at to tell a log
+
+
+def is_log(text: str) -> bool:
+    """Whether most of the first lines are what a program reports while it runs, and not settings.
+
+    >>> is_log("iteration 1 | loss: 3.2\\niteration 2 | loss: 3.1\\n"), is_log("tp: 2\\nloss: mse\\n")
+    (True, False)
+    """
+    lines = [line.strip() for line in text[:_A_LOOK].splitlines()]
+    lines = [line for line in lines if line and not line.startswith("#")][:200]
+    told = sum(len(line.split()) >= 4 and bool(_LOG_LINE.search(line[:400])) for line in lines)
+    return len(lines) >= 2 and 2 * told > len(lines)
+
+
+def no_configuration(source: str) -> SourceError:
+    """The error for a log in which no framework printed its configuration."""
+    return SourceError(
+        f"{shown(source)} looks like a log, and no framework's arguments are printed in it\n"
+        "give the log of the first rank from its beginning, where they are printed, or the script that started the run",
+        source=source,
+    )
 
 
 def settings(content: Any, source: str) -> Mapping[str, Any]:

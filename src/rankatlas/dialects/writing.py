@@ -53,7 +53,19 @@ def _own(job: Job) -> Written:
     lines = [f"{name}: {json.dumps(value)}" for name, value in held.items() if name != "settings"]
     lines += ["settings:" if held["settings"] else "settings: {}"]
     lines += [f"  {name}: {json.dumps(value)}" for name, value in held["settings"].items()]
-    return Written("\n".join(lines), [])
+    # Sizes and numbers that are neither an axis of the layout nor a setting, as what a step of RL generates.
+    # The world is written; torchtitan's batch and loss are products of axes.
+    charts = [job.layout] if isinstance(job.layout, Mesh) else list(job.layout.charts.values())
+    said = {"world", "batch", "loss", *held["settings"], *(axis for mesh in charts for axis in mesh.axes)}
+    said |= {f"{name}.{axis}" for name in ("train",) for axis in said}
+    return Written(
+        "\n".join(lines),
+        [
+            f"{fact.name}={shown(fact.value)} is not written: the format has no place for it"
+            for fact in job.facts
+            if fact.name not in said and fact.value != 1
+        ],
+    )
 
 
 _MEGATRON = MappingProxyType(
