@@ -16,6 +16,7 @@ from rankatlas.errors import SourceError, shown
 
 _MOST_TEXT = 1 << 18  # characters of a script
 _MOST_OPTIONS = 5000
+_MOST_OPENED = 64  # blocks that begin in one command
 _MOST_EXPANDED = 100_000  # characters of one value with its variables filled in
 _AN_OPTION = re.compile(r"(?:^|\s)(?:--[a-z][\w.-]*(?:=|\s)|'?\+{0,2}[a-z]\w*\.[\w.]+=)")
 _A_START = re.compile(
@@ -125,7 +126,9 @@ class _Script:
         """One simple command: it sets variables, opens or closes a branch, or starts something."""
         self._chain(words[0].after)
         condition = False
-        while words and not words[0].quoted:
+        for _ in range(_MOST_OPENED):
+            if not words or words[0].quoted:
+                break
             first = words[0].text
             texts = [word.text for word in words[:3]]
             if first in (*_CLOSES, "}"):
