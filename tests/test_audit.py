@@ -295,5 +295,5 @@ def test_values_of_a_batch_that_go_by_one_name_are_refused():
     from rankatlas.audit.batches import _collect
 
     for batch in ({"a": {"b": 1}, "a.b": 2}, {1: 1, "1": 2}):
-        with refused(InputError, "both called"):
+        with refused(InputError, "both", "rename a key"):
             _collect(batch, "batch", Reader(World(1), 0), {}, {}, 0)

@@ -59,8 +59,8 @@ class AuditReport:
     """The outcome of an audit on this rank, about the groups it is in.
 
     `what` was audited, `findings` is what is wrong, `checked` how many things were compared, `bytes` how many of this
-    rank's were read, `seconds` how long it took, `notes` what could not be compared and why; `unchecked` is reason → how
-    many things were compared with nobody's.
+    rank's were read, `seconds` how long it took, `notes` what could not be compared and why; `unchecked` is reason →
+    how many things were compared with nobody's.
 
     >>> report = AuditReport("replicas", [], checked=12, bytes=48_000, seconds=0.01)
     >>> report.ok, report.line

@@ -48,7 +48,8 @@ class Cost:
 
     `one_by_one`: every rank calls for every group, member or not, as Megatron and Paddle do.  `by_partition`: every
     rank makes one call per set of axes, for the group it is in, and one for itself alone where a group is one rank; of
-    the rank that makes the most.  The `partial` calls come on top of both.  `memberships` is the most communicators a rank is in, `memory` rough bytes on it.
+    the rank that makes the most.  The `partial` calls come on top of both.  `memberships` is the most communicators a
+    rank is in, `memory` rough bytes on it.
 
     >>> from rankatlas import Mesh
     >>> from rankatlas.creation import CreationPlan
