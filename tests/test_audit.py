@@ -281,12 +281,12 @@ def test_a_report_says_it_in_a_line_and_raises():
 
 def test_an_audit_that_compared_nothing_says_so():
     mesh = Mesh(dp=2, tp=1)
-    for report, _ in audited(mesh, TensorLayout(mesh, "tp"), lambda rank: {"a": numpy.ones(1)}, False):
+    for report, _ in audited(mesh, TensorLayout(mesh, "tp", (), "dp"), lambda rank: {"a": numpy.ones(1)}, False):
         assert report.ok
         assert report.checked == 0
         assert report.line.startswith("replicas: nothing was compared")
         assert "1 not compared: no other rank has a copy" in report.line
-    cut = TensorLayout(Mesh(dp=2, tp=2), sharded="tp")
+    cut = TensorLayout(Mesh(dp=2, tp=2), (), "tp", "dp")
     for report, _ in audited(cut.mesh, cut, lambda rank: {"a": numpy.ones(1)}, True, ["dp"]):
         assert "1 not compared: the handles have no group along tp" in report.line
 
@@ -295,5 +295,5 @@ def test_values_of_a_batch_that_go_by_one_name_are_refused():
     from rankatlas.audit.batches import _collect
 
     for batch in ({"a": {"b": 1}, "a.b": 2}, {1: 1, "1": 2}):
-        with refused(InputError, "both called"):
+        with refused(InputError, "both", "rename a key"):
             _collect(batch, "batch", Reader(World(1), 0), {}, {}, 0)

@@ -88,9 +88,7 @@ def _collect(
     if depth > _DEEPEST:
         raise InputError(f"{name} is nested too deep, or contains itself")
     if name in tensors or name in plain:
-        raise InputError(
-            f"two values of the batch are both called {shown(name)}; rename a key, so that both are audited"
-        )
+        raise InputError(f"two values of the batch go by {shown(name)} both; rename a key")
     if reader.is_tensor(value):
         tensors[name] = value
     elif isinstance(value, Mapping):

@@ -40,8 +40,7 @@ def audit_replicas(
     Every member of a group in which something is wrong reports it, also one that lacks the tensor, and what one rank
     refuses is an error on all ranks.
 
-    Cost: O(bytes) on this rank, read once; one all-gather of two numbers over all ranks and one of five per group,
-    one of
+    Cost: O(bytes) on this rank, read once; one all-gather of two numbers over all ranks, one of five per group, one of
     two per tensor in groups whose members hold different tensors, and one of three per tensor where copies differ or
     there are shards.  Of the first 8 tensors that differ in a group the largest difference of two elements is measured.
 

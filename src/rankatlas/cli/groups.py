@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import islice
 from typing import Any
@@ -15,7 +16,7 @@ from rankatlas.creation import CreationPlan
 from rankatlas.views.text import members, table_lines
 
 _SET = re.compile(r"[A-Za-z_][\w.]*([+,][A-Za-z_][\w.]*)*")
-_MOST_LISTED = 10_000  # groups in JSON
+_MOST_LISTED = 10_000  # groups
 _PAGE = 20
 
 
@@ -25,14 +26,22 @@ class TakesAxes(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Words that follow --axes and can be sets of axes are so; what else stands there is the layout."""
         found: list[str] = []
-        taking = False
+        taking = empty = False
         for word in args:
             if word == "--axes":
-                taking = True
+                if empty:
+                    break
+                taking = empty = True
                 continue
-            taking = taking and _SET.fullmatch(word) is not None
+            if taking and _SET.fullmatch(word.rstrip("+,")) and word.endswith(("+", ",")):
+                raise click.UsageError(f"--axes {word} ends with a sign; a set of axes is such as tp or dp+cp", ctx)
+            # A file of that name is the layout, as it would be elsewhere on the line.
+            taking = taking and _SET.fullmatch(word) is not None and (empty or not os.path.isfile(word))
+            if empty and not taking:
+                break
+            empty = False
             found += ["--axes", word] if taking else [word]
-        if args and args[-1] == "--axes":
+        if empty:
             raise click.UsageError("--axes needs sets of axes, such as --axes tp dp+cp pp", ctx)
         return super().parse_args(ctx, found)
 
@@ -61,7 +70,7 @@ def axis_sets(texts: tuple[str, ...], layout: Mesh | Atlas) -> list[str]:
 )
 @click.argument("words", nargs=-1, required=True, metavar="LAYOUT")
 @click.option("--axes", multiple=True, metavar="AXES...", help="Sets of axes, such as tp dp+cp pp [each axis].")
-@click.option("--limit", type=click.IntRange(0), default=_PAGE, show_default=True, help="Groups to list.")
+@click.option("--limit", type=click.IntRange(0, _MOST_LISTED), default=_PAGE, show_default=True, help="Groups to list.")
 @source_options
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -84,8 +93,8 @@ def command(
     plan = CreationPlan(job.layout, axis_sets(axes, job.layout))
     cost = plan.cost()
     shown = [
-        {"names": list(one.names), "index": one.index, "ranks": one.ranks, "new": one.new}
-        for one in islice(plan.groups(), min(limit, _MOST_LISTED))
+        {"names": list(one.names), "index": one.index, "size": len(one.ranks), "ranks": one.ranks, "new": one.new}
+        for one in islice(plan.groups(), limit)
     ]
     if as_json:
         facts = {"notation": str(job.layout), "fingerprint": plan.fingerprint(), "cost": cost.to_dict()}

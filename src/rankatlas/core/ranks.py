@@ -177,7 +177,7 @@ class Ranks(IntSequence):
 
     @property
     def progressions(self) -> tuple[object, ...]:
-        """What these ranks are made of, hashable; of whole groups of one mesh equal exactly where their ranks are."""
+        """What these ranks are made of; hashable, and of groups of a mesh equal where the ranks are."""
         return self._parts, self._start, self._positions
 
     def _is_whole(self) -> bool:

@@ -128,7 +128,7 @@ class Earlier:
     __slots__ = ("_by_ranks", "_number")
 
     def __init__(self) -> None:
-        # Ranks → size → families with their numbers; whether one of them created groups, only for some of the ranks.
+        # Ranks → size → families with their numbers; whether one of them created groups, and only for some ranks.
         self._by_ranks: dict[range, tuple[dict[int, list[tuple[int, Family]]], list[bool]]] = {}
         self._number = 0
 
