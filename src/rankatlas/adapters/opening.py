@@ -121,9 +121,9 @@ class Handles:
     def group(self, name: str | tuple[str, ...]) -> Group:
         """The group of this rank over axes of the plan, as a value: `index`, `size`, `ranks`, `group_rank`.
 
-        Raises HandleError.
+        It stays after the handles are closed.  Raises HandleError.
         """
-        label_ = self._name(name)
+        label_ = self._label(name)
         partial = any(one.name == label_ for one in self.plan.partial)
         group = None if partial else self.plan.family(label_).group_of(self.rank)
         if group is None:
@@ -156,6 +156,9 @@ class Handles:
 
     def _name(self, name: Any) -> str:
         self.refuse_closed()
+        return self._label(name)
+
+    def _label(self, name: Any) -> str:
         if isinstance(name, str) and name in self._of:
             return str(name)
         try:
