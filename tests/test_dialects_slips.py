@@ -67,8 +67,9 @@ def test_groups_of_queries_need_their_flag():
 def test_layers_of_a_virtual_stage():
     words = f"{BASE} --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage"
     assert read_config(f"{words} 4").settings["virtual_stages"].value == 2
-    with pytest.raises(ArgumentsError, match=r"must divide the 8 layers of a stage[\s\S]*legal: 1, 2, 4, 8"):
-        read_config(f"{words} 3")
+    uneven = read_config(f"{words} 3")  # a finding of the checks, RA134
+    assert "virtual_stages" not in uneven.settings
+    assert uneven.settings["virtual_stage_layers"].value == 3
 
 
 @pytest.mark.parametrize("picture", ["Et*8|t*8|t*8|t*8|L", "Et*4|(t*4|)*7L"])
