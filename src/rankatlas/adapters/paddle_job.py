@@ -39,6 +39,7 @@ class PaddleStore:
     """
 
     at_once = False
+    threads = False  # answers get mixed up, and with them the addresses of groups that are being made
 
     def __init__(self, store: Any) -> None:
         self._store = store

@@ -197,7 +197,8 @@ class Probe:
         self._store = job.store()
         place = {"rank": self.rank, "host": socket.gethostname(), "local_rank": self._local, "device": job.device()}
         if self._store is not None:
-            Thread(target=self._answer_the_roll, args=(self._store,), name="rankatlas roll", daemon=True).start()
+            if self._store.threads:
+                Thread(target=self._answer_the_roll, args=(self._store,), name="rankatlas roll", daemon=True).start()
             self._store.set(f"{_PREFIX}/who/{self.rank}", f"host {place['host']}, device {place['device']}".encode())
         self._at("opening the groups")
         # The agreement names who is missing, and must have ended before this step has.
