@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rankatlas.audit.compare import Thing
 from rankatlas.audit.engine import ReadsTensors, checksum, current
-from rankatlas.audit.meeting import together
-from rankatlas.audit.replicas import Places, compare, size_of, thing_of
+from rankatlas.audit.replicas import Places, compared, size_of, thing_of
 from rankatlas.audit.report import AuditReport
 from rankatlas.core import Mesh
 from rankatlas.core.border import axis_names
@@ -36,7 +34,6 @@ def audit_batches(
 
     Raises as `audit_replicas`; AxisError where the data axes cannot be known by name and `same` is not given.
     """
-    started = time.monotonic()
     reader = current(engine)
 
     def prepare() -> tuple[Places, int]:
@@ -54,16 +51,7 @@ def audit_batches(
         things += [Thing(name, copied, *sums) for name, sums in plain.items()]
         return Places(reader, things, handles), sum(size_of(reader, tensor) for tensor in tensors.values())
 
-    places, size = together(reader, handles, "batches", prepare)
-    return AuditReport(
-        "batches",
-        compare(reader, places),
-        checked=places.checked,
-        bytes=size,
-        seconds=time.monotonic() - started,
-        notes=places.notes,
-        unchecked=places.unchecked,
-    )
+    return compared("batches", reader, handles, prepare)
 
 
 def _layout(mesh: Mesh, same: str | Iterable[str] | None) -> TensorLayout:

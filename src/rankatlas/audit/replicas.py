@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rankatlas.audit.compare import (
@@ -51,7 +51,6 @@ def audit_replicas(
         logger.info(report.line)
         report.raise_if_bad()
     """
-    started = time.monotonic()
     reader = current(engine)
 
     def prepare() -> tuple[Places, int]:
@@ -60,9 +59,15 @@ def audit_replicas(
         things = [thing_of(reader, name, meant[name], tensor) for name, tensor in tensors.items()]
         return Places(reader, things, handles), sum(size_of(reader, tensor) for tensor in tensors.values())
 
-    places, size = together(reader, handles, "replicas", prepare)
+    return compared("replicas", reader, handles, prepare)
+
+
+def compared(what: str, reader: ReadsTensors, handles: Any, prepare: Callable[[], tuple[Places, int]]) -> AuditReport:
+    """The report of an audit whose places, and the bytes read for them, `prepare` finds on every rank."""
+    started = time.monotonic()
+    places, size = together(reader, handles, what, prepare)
     return AuditReport(
-        "replicas",
+        what,
         compare(reader, places),
         checked=places.checked,
         bytes=size,

@@ -135,7 +135,7 @@ def _is_toml(text: str) -> bool:
 
 
 def _toml(text: str, source: str) -> Any:
-    if len(text) > _MOST_YAML or _depth(text) > _MOST_DEPTH:
+    if len(text) > _MOST_YAML or bracket_depth(text) > _MOST_DEPTH:
         raise SourceError(f"{shown(source)} is too large or nested too deeply for TOML", source=source)
     try:
         from importlib import import_module
@@ -153,7 +153,7 @@ def _toml(text: str, source: str) -> Any:
 def _yaml(text: str, source: str) -> Any:
     if len(text) > _MOST_YAML:
         raise SourceError(f"{shown(source)} is larger than 256 KiB; only JSON is read at that size", source=source)
-    if _depth(text) > _MOST_DEPTH:
+    if bracket_depth(text) > _MOST_DEPTH:
         raise SourceError(f"{shown(source)} is nested too deeply", source=source)
     from rankatlas.dialects.careful_yaml import load
 
@@ -168,14 +168,18 @@ def _yaml(text: str, source: str) -> Any:
         ) from None
 
 
-def _depth(text: str) -> int:
-    """The most brackets open at once, those in quotes counted too: reading them costs the square of their depth."""
+def bracket_depth(text: str, opening: str = "[{", closing: str = "]}") -> int:
+    """The most brackets open at once, those in quotes counted too: reading them costs the square of their depth.
+
+    >>> bracket_depth("[{}, [[]]]"), bracket_depth("([])"), bracket_depth("([])", "[{(", "]})")
+    (3, 1, 2)
+    """
     deepest = depth = 0
     for char in text:
-        if char in "[{":
+        if char in opening:
             depth += 1
             deepest = max(deepest, depth)
-        elif char in "]}":
+        elif char in closing:
             depth -= 1
     return deepest
 

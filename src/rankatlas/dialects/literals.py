@@ -6,6 +6,7 @@ import ast
 import re
 from typing import Any
 
+from rankatlas.dialects.content import bracket_depth
 from rankatlas.errors import SourceError, shown
 
 _LONGEST_VALUE = 4096  # characters of one value in a block or on a command line
@@ -48,7 +49,7 @@ def literal(text: str, source: str) -> Any:
     >>> literal("{'tp': 2, 'kind': Config(size=4)}", "")
     {'tp': 2, 'kind': {'size': 4}}
     """
-    if len(text) > _LONGEST_TEXT or _depth(text) > _MOST_DEPTH:
+    if len(text) > _LONGEST_TEXT or bracket_depth(text, "[{(", "]})") > _MOST_DEPTH:
         raise SourceError(
             f"the configuration printed in {shown(source)} is too long or nested too deeply", source=source
         )
@@ -79,14 +80,3 @@ def _without_objects(text: str) -> str:
     """`<…>`, as Python writes what has no repr of its own, is no syntax: the value of an enumeration, else None."""
     text = re.sub(r"<[A-Za-z_][\w.]*: ('[^'\n]*'|-?\d+)>", r"\1", text)
     return re.sub(r"<[A-Za-z_][^<>\n'\"]{0,300}>", "None", text)
-
-
-def _depth(text: str) -> int:
-    deepest = depth = 0
-    for char in text:
-        if char in "[{(":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif char in "]})":
-            depth -= 1
-    return deepest
