@@ -32,7 +32,7 @@ LAYOUTS = [
 ]
 MISTAKES = [
     {"layout": "sharding=2 dp=2 tp=2", "mistake": "masks"},
-    {"layout": "dp=4 tp=2", "mistake": "norms"},
+    {"layout": "pp=2 dp=2 tp=2", "mistake": "norms"},
     {"layout": "cp=4 dp=2", "mistake": "labels"},
 ]
 

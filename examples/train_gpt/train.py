@@ -92,20 +92,24 @@ def train(
     micro_batch = check(settings, mesh, run.micro_batch, run.split)
     if mesh.world_size == 1:
         return _train(run, settings, Place(mesh, rank), micro_batch, tell)
-    with open_groups(creation_plan(run, settings, mesh, rank)) as handles:
+    with open_groups(creation_plan(run, settings, mesh)) as handles:
         return _train(run, settings, Place(mesh, rank, handles), micro_batch, tell)
 
 
-def creation_plan(run: Run, settings: Settings, mesh: Mesh, rank: int) -> CreationPlan:
-    """The groups that training needs: along each axis, those of the gradients, and the stages that share a table."""
-    place = Place(mesh, rank)
+def creation_plan(run: Run, settings: Settings, mesh: Mesh) -> CreationPlan:
+    """The groups that training needs: along each axis, those of the gradients, and the stages that share a table.
+
+    The same on every rank, though stages hold different weights.
+    """
+    stages = [Place(mesh, mesh.select(pp=stage)[0]) for stage in range(mesh.size("pp"))]
     gradients = {
         tuple(axis for axis in weight.gradient_axes if axis != "sharding")
+        for place in stages
         for weight in my_weights(settings, place, run.mistake)
     }
-    wanted = [(place.tensor,), ("cp",), ("sep",), ("pp",), ("sharding",), *sorted(gradients)]
+    wanted = [(stages[0].tensor,), ("cp",), ("sep",), ("pp",), ("sharding",), *sorted(gradients)]
     return CreationPlan(
-        mesh, [axes for axes in wanted if place.size(*axes) > 1], partial={TIED: first_and_last(mesh, "pp")}
+        mesh, [axes for axes in wanted if stages[0].size(*axes) > 1], partial={TIED: first_and_last(mesh, "pp")}
     )
 
 
