@@ -14,6 +14,7 @@ import paddle.distributed as dist
 from paddle.distributed import collective, fleet
 
 from rankatlas import live
+from rankatlas.adapters.paddle import separate_stores
 from rankatlas.errors import GroupMismatch, LayoutMismatch, RankSilent
 
 paddle.set_device("cpu")
@@ -48,20 +49,10 @@ except RankSilent as error:
     said["silent"] = {"ranks": error.ranks, "seconds": time.monotonic() - started - (3 if rank == 2 else 0)}
 said["nothing changed"] = state() == before
 
-# Paddle 3.3's gloo refuses connections when two groups are made at the same time: fleet.init hangs in most runs,
-# with and without us.  A barrier before each group is what keeps it going on CPUs.
-make = collective.new_group
-
-
-def new_group(*arguments, **options):
-    dist.barrier()
-    return make(*arguments, **options)
-
-
-dist.new_group = paddle.distributed.new_group = new_group
 strategy = fleet.DistributedStrategy()
 strategy.hybrid_configs = {"dp_degree": 2, "mp_degree": 2, "pp_degree": 1, "sharding_degree": 1, "sep_degree": 1}
-fleet.init(is_collective=True, strategy=strategy)
+with separate_stores():
+    fleet.init(is_collective=True, strategy=strategy)
 made = live.record()
 said["notation"] = str(made.layout)
 said["unexplained"] = made.unexplained

@@ -310,17 +310,6 @@ def job(parts, ports):
 
 
 importlib.import_module(ENGINE)  # once for all ranks
-# Paddle's gloo loses connections on a busy machine, with and without us: each part is a job of its own, and may be
-# tried again.
-jobs, attempts = ([[part] for part in PARTS], 4) if ENGINE == "paddle" else ([PARTS], 1)
-said = [{} for _ in range(WORLD)]
-for number, parts in enumerate(jobs):
-    for attempt in range(attempts):
-        folder = Path(FOLDER, f"{number}.{attempt}")
-        folder.mkdir()
-        found = Ranks(job(parts, free_ports(WORLD + 1)), WORLD, folder, 60 if ENGINE == "paddle" else 150).wait()
-        if None not in found:
-            break
-    said = [{**one, **(answers or {})} for one, answers in zip(said, found)]
+said = Ranks(job(PARTS, free_ports(WORLD + 1)), WORLD, Path(FOLDER), 150).wait()
 print(json.dumps(said), flush=True)
 os._exit(0)

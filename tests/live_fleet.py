@@ -1,6 +1,6 @@
 """fleet, configured by `hybrid_configs(mesh)`, in real processes; prints notation → what every rank found.
 
-python live_fleet.py FOLDER LAYOUT...      (four ranks each; more of them lose connections on gloo too often)
+python live_fleet.py FOLDER LAYOUT...
 """
 
 import importlib
@@ -14,7 +14,6 @@ from rankatlas import parse_mesh
 from test_live_groups import free_ports, paddle_environments
 
 FOLDER, *LAYOUTS = sys.argv[1:]
-WORLD = 4
 # The getters of the communicate group: (group, rank, world size, first rank of the group) → the axis.
 GETTERS = {
     "dp": ("get_data_parallel_group", "get_data_parallel_rank", "get_data_parallel_world_size"),
@@ -31,31 +30,21 @@ SOURCES = {
 }
 
 
-def job(layout, ports):
+def job(mesh, ports):
     def work(rank):
         os.environ.update(paddle_environments(ports[0], ports[1:])[rank])
         import paddle
         import paddle.distributed as dist
-        from paddle.distributed import collective, fleet
+        from paddle.distributed import fleet
 
-        from rankatlas.adapters.paddle import hybrid_configs
+        from rankatlas.adapters.paddle import hybrid_configs, separate_stores
 
         paddle.set_device("cpu")
         dist.init_parallel_env()
-        make = collective.new_group
-
-        def new_group(*arguments, **options):
-            # Paddle 3.3's gloo refuses connections when two groups are made at the same time.
-            dist.barrier()
-            made = make(*arguments, **options)
-            dist.barrier()
-            return made
-
-        dist.new_group = paddle.distributed.new_group = new_group
-        mesh = parse_mesh(layout)
         strategy = fleet.DistributedStrategy()
         strategy.hybrid_configs = hybrid_configs(mesh)
-        fleet.init(is_collective=True, strategy=strategy)
+        with separate_stores():
+            fleet.init(is_collective=True, strategy=strategy)
         hcg = fleet.get_hybrid_communicate_group()
         said = {}
         for axis, (group, place, size) in GETTERS.items():
@@ -65,7 +54,7 @@ def job(layout, ports):
             number = paddle.to_tensor([2**rank], dtype="int64")
             if made.nranks > 1:
                 dist.all_reduce(number, group=made)
-            members = [one for one in range(WORLD) if number.item() >> one & 1]
+            members = [one for one in range(mesh.world_size) if number.item() >> one & 1]
             said[axis] = [list(made.ranks), members, getattr(hcg, place)(), getattr(hcg, size)()]
             said[f"{axis} source"] = getattr(hcg, SOURCES[axis])() if axis in SOURCES else None
         said["global rank"] = hcg.get_global_rank()
@@ -89,11 +78,9 @@ def job(layout, ports):
 importlib.import_module("paddle")
 said = {}
 for layout in LAYOUTS:
-    for attempt in range(3):  # gloo loses connections while fleet makes its groups, with and without us
-        folder = Path(FOLDER) / f"{len(said)}.{attempt}"
-        folder.mkdir()
-        said[layout] = Ranks(job(layout, free_ports(WORLD + 1)), WORLD, folder, 40).wait()
-        if None not in said[layout]:
-            break
+    mesh = parse_mesh(layout)
+    folder = Path(FOLDER, str(len(said)))
+    folder.mkdir()
+    said[layout] = Ranks(job(mesh, free_ports(mesh.world_size + 1)), mesh.world_size, folder, 60).wait()
 print(json.dumps(said), flush=True)
 os._exit(0)

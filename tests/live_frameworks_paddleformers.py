@@ -12,26 +12,11 @@ from pathlib import Path
 
 import paddle
 import paddle.distributed as dist
-from paddle.distributed import collective
+from paddleformers.trainer import Trainer, TrainerCallback, TrainingArguments
 
-paddle.set_device("cpu")
-make = collective.new_group
-
-
-def new_group(*arguments, **options):
-    # Paddle 3.3's gloo refuses connections when groups are made at the same time.
-    dist.barrier()
-    made = make(*arguments, **options)
-    dist.barrier()
-    return made
-
-
-dist.new_group = paddle.distributed.new_group = new_group
-
-from paddleformers.trainer import Trainer, TrainerCallback, TrainingArguments  # noqa: E402  on groups made as above
-
-from rankatlas import live  # noqa: E402
-from rankatlas.errors import GroupMismatch, LayoutMismatch  # noqa: E402
+from rankatlas import live
+from rankatlas.adapters.paddle import separate_stores
+from rankatlas.errors import GroupMismatch, LayoutMismatch
 
 RANK = int(os.environ["PADDLE_TRAINER_ID"])
 EXPECT = {"fine": "dp=2 mp=2", "mismatch": None, "wrong": "mp=2 dp=2"}
@@ -66,7 +51,9 @@ def trainer_made(job):
     }
 
 
-answers = {job: trainer_made(job) for job in EXPECT}
+paddle.set_device("cpu")
+with separate_stores():
+    answers = {job: trainer_made(job) for job in EXPECT}
 print("\n" + json.dumps(answers), flush=True)
 dist.barrier()  # rank 0 serves the store that others may still be asking
 os._exit(0)

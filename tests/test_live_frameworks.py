@@ -157,46 +157,6 @@ class TestLightning:
         assert (answers["error"], answers["steps"], answers["agreed"], answers["layout"]) == (None, 2, None, None)
 
 
-FLEET = {
-    "dense: sharding=4; expert: moe_sharding=2 ep=2": {
-        "expert_parallel": "expert.ep",
-        "moe_sharding_parallel": "expert.moe_sharding",
-        "sharding_parallel": "dense.sharding",
-    },
-    "sep=2 mp=2": {"sep_parallel": "sep", "model_parallel": "mp", "data_sep_parallel": "sep"},
-    "mp=2 pp=2": {"pipe_parallel": "pp", "model_parallel": "mp"},
-    "sharding=2 dp=2": {"sharding_parallel": "sharding", "data_parallel": "dp"},
-}
-
-
-@pytest.fixture(scope="module")
-def fleet():
-    """What four ranks say of every layout that Paddle's fleet made the groups of."""
-    needs("paddleformers")  # so that it runs in `make test-frameworks`: gloo loses connections now and then
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, str(HERE / "live_record_paddle.py"), folder, *FLEET],
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=150 * len(FLEET),
-        )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.mark.parametrize("layout", FLEET)
-def test_fleet(fleet, layout):
-    if None in fleet[layout]:
-        pytest.skip("gloo lost a connection three times, as Paddle's does on CPUs")
-    for answers in fleet[layout]:
-        assert (answers["notation"], answers["unexplained"], answers["verified"]) == (layout, [], None)
-        axes = {name: kind[0] for name, kind in answers["kinds"].items()}
-        assert None not in axes.values()
-        assert FLEET[layout].items() <= axes.items()
-        assert answers["wrong"]["others"] or answers["wrong"]["kind"]
-
-
 @pytest.fixture(scope="module")
 def paddleformers(tmp_path_factory):
     """What four ranks say whose Trainer is PaddleFormers', job by job."""

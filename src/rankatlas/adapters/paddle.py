@@ -6,6 +6,7 @@ from typing import Any
 
 import paddle
 
+from rankatlas.adapters.paddle_gloo import separate_stores
 from rankatlas.adapters.paddle_groups import hybrid_configs, open_groups, to_process_mesh
 from rankatlas.errors import RandomStateError
 
@@ -15,6 +16,7 @@ __all__ = [
     "hybrid_configs",
     "live_group",
     "open_groups",
+    "separate_stores",
     "to_process_mesh",
     "world_size",
 ]

@@ -10,6 +10,7 @@ import paddle.distributed as dist
 from paddle.distributed import collective
 
 from rankatlas.adapters.opening import Handles, open_plan
+from rankatlas.adapters.paddle_gloo import separate_stores
 from rankatlas.core import Group, Mesh
 from rankatlas.creation import CreationPlan, Family
 from rankatlas.errors import AxisError, InputError, JobError, shown
@@ -85,12 +86,8 @@ class PaddleGroups:
 
     def make(self, ranks: list[int], description: str, name: str) -> Any:
         """By all ranks; Paddle has no place for a description."""
-        # On gloo groups connect through addresses all share: two made at the same time refuse each other.
-        if self._backend == "gloo":
-            dist.barrier()
-        made = dist.new_group(ranks, **self._options)
-        if self._backend == "gloo":
-            dist.barrier()
+        with separate_stores():
+            made = dist.new_group(ranks, **self._options)
         return made if self.rank in ranks else None
 
     def close(self, communicator: Any) -> None:
@@ -105,7 +102,7 @@ def open_groups(
     """The groups of `plan` for this rank, made once all ranks have agreed on it.  Every rank calls this.
 
     `backend` and `timeout` are those of `paddle.distributed.new_group`; `wait` bounds the agreement, in seconds.  Every
-    rank makes every group, in the order of the plan; on gloo with a barrier before and after each.
+    rank makes every group, in the order of the plan; over gloo each through a store of its own (`separate_stores`).
 
     Cost: one agreement, then O(groups) calls.
 
