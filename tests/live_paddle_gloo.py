@@ -1,6 +1,6 @@
 """Two ranks of Paddle and the stores of their groups; prints what each said as JSON.
 
-    python live_paddle_gloo.py FOLDER
+python live_paddle_gloo.py FOLDER
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """What torch's groups are good for beyond the contract; prints one JSON list, what every rank said.
 
-python live_torch_groups.py FOLDER [PEER]      PEER is a folder with megatron-core in it
+python live_torch_groups.py FOLDER
 """
 
 import datetime
@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import traceback
+from importlib.util import find_spec
 
 import torch
 import torch.distributed as dist
@@ -19,8 +20,10 @@ from rankatlas import Mesh
 from rankatlas.adapters.torch import from_device_mesh, open_groups, to_device_mesh
 from rankatlas.creation import CreationPlan
 from rankatlas.errors import InputError, LayoutMismatch
+from rankatlas.seeding import SeedPlan
+from rankatlas.seeding.values import sharded_normal
 
-FOLDER, *PEER = sys.argv[1:]
+(FOLDER,) = sys.argv[1:]
 WORLD = 4
 MESH = Mesh(dp=2, tp=2)
 
@@ -111,29 +114,77 @@ def failing(rank):
 
 
 def megatron(rank):
-    """Two layers of Megatron-core on our groups, against the same layers whole."""
-    if not PEER:
+    """A whole GPT of Megatron-core on our groups and none of its own, against the same model in one process."""
+    if find_spec("megatron") is None:
         return None
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_model import GPTModel
     from megatron.core.process_groups_config import ProcessGroupCollection
-    from megatron.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear
     from megatron.core.transformer import TransformerConfig
 
-    with open_groups(CreationPlan(MESH, MESH.axes)) as handles:
-        collection = ProcessGroupCollection(tp=handles["tp"], dp=handles["dp"])
+    class Attention(torch.nn.Module):
+        """Megatron's own keeps a buffer on a CUDA device; (positions, batch, heads, head size) as there."""
+
+        def __init__(self, config, layer_number, attn_mask_type, attention_type, **options):
+            super().__init__()
+
+        def forward(self, query, key, value, attention_mask, **options):
+            heads = (one.permute(1, 2, 0, 3) for one in (query, key, value))
+            found = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+            return found.permute(2, 0, 1, 3).flatten(2)
+
+    def model(mesh, handles):
+        names = {"dp_cp": ("dp", "cp"), "mp": ("pp", "tp"), "tp_dp_cp": ("dp", "cp", "tp")}
+        groups = {axis: handles[axis] for axis in mesh.axes} | {name: handles[axes] for name, axes in names.items()}
         config = TransformerConfig(
-            num_layers=1,
-            hidden_size=8,
-            num_attention_heads=2,
+            num_layers=2,
+            hidden_size=16,
+            num_attention_heads=4,
             use_cpu_initialization=True,
-            tensor_model_parallel_size=2,
+            tensor_model_parallel_size=mesh.size("tp"),
+            attention_dropout=0.0,
+            hidden_dropout=0.0,
+            bias_dropout_fusion=False,
+            gradient_accumulation_fusion=False,
+            persist_layer_norm=False,
         )
-        how = {"config": config, "init_method": torch.nn.init.ones_, "bias": False, "tp_group": collection.tp}
-        layer = ColumnParallelLinear(8, 6, gather_output=False, **how)
-        back = RowParallelLinear(6, 8, input_is_parallel=True, skip_bias_add=False, **how)
-        data = torch.arange(16.0).reshape(2, 8)
-        found, _ = back(layer(data)[0])  # an all-reduce over the group of tp
-        right = bool(torch.equal(found, 6 * data.sum(1, keepdim=True).expand(2, 8)))
-        said = [right, list(layer.weight.shape), dist.get_process_group_ranks(collection.dp)]
+        spec = get_gpt_layer_local_spec(normalization="LayerNorm")
+        spec.submodules.self_attention.submodules.core_attention = Attention
+        collection = ProcessGroupCollection(**groups, embd=handles["pp"], pos_embd=handles["pp"])
+        made = GPTModel(
+            config,
+            spec,
+            vocab_size=32,
+            max_sequence_length=8,
+            pg_collection=collection,
+            share_embeddings_and_output_weights=False,
+        )
+        plan = SeedPlan(7, mesh)
+        for name, weight in made.named_parameters():
+            dimension = weight.partition_dim if getattr(weight, "tensor_model_parallel", False) else None
+            spec = ["tp" if one == dimension else None for one in range(weight.dim())]
+            shape = [size * mesh.size("tp") if axis else size for axis, size in zip(spec, weight.shape)]
+            stream = plan.stream(name, same=mesh.axes)
+            place = rank if mesh.world_size > 1 else 0
+            weight.data.copy_(0.1 * sharded_normal(stream, shape, spec, place, framework="torch"))
+        ids = (torch.arange(8) * 5 % 32)[None]
+        logits = made(ids, torch.arange(8)[None], None)
+        # Megatron's loss and its gather ask the global state for groups, or CUDA for a device.
+        parts = [torch.empty_like(logits) for _ in range(mesh.size("tp"))]
+        dist.all_gather(parts, logits.detach(), group=handles["tp"])
+        parts[dist.get_group_rank(handles["tp"], dist.get_rank())] = logits
+        loss = torch.nn.functional.cross_entropy(torch.cat(parts, -1)[0], ids[0].roll(-1))
+        loss.backward()
+        norm = made.decoder.final_layernorm.weight.grad.norm()
+        return loss.item(), norm.item(), list(made.output_layer.weight.shape)
+
+    mesh = Mesh(pp=1, dp=2, cp=1, tp=2)
+    axes = [*mesh.axes, "dp+cp", "pp+tp", "dp+cp+tp"]
+    with open_groups(CreationPlan(mesh, axes)) as handles:
+        alone = dict.fromkeys(
+            [*mesh.axes, ("dp", "cp"), ("pp", "tp"), ("dp", "cp", "tp")], handles["cp"]
+        )  # of one rank
+        said = [model(mesh, handles), model(Mesh(pp=1, dp=1, cp=1, tp=1), alone)]
         dist.barrier()
     return said
 
@@ -159,6 +210,5 @@ def job(rank):
     return said
 
 
-sys.path[:0] = PEER
 print(json.dumps(Ranks(job, WORLD, FOLDER, 120).wait()), flush=True)
 os._exit(0)
