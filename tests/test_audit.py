@@ -15,8 +15,8 @@ from rankatlas.audit import AuditReport, Finding
 from rankatlas.audit import engine as engines
 from rankatlas.audit.engine import checksum
 from rankatlas.audit.replicas import Places, audit_replicas
-from rankatlas.creation import CreationPlan
-from rankatlas.errors import AuditError, HandleError, InputError, JobError
+from rankatlas.creation import CreationPlan, first_and_last, neighbours
+from rankatlas.errors import AuditError, HandleError, InputError, JobError, RankError
 from rankatlas.tensors import TensorLayout
 from refusals import refused
 
@@ -74,6 +74,11 @@ class Handles:
     def __getitem__(self, name):
         return tuple(self.plan.family(name).group_of(self.rank).ranks)
 
+    def all(self, name):
+        return [ranks for one in self.plan.partial if one.name == name for ranks in one.of(self.rank)]
+
+    ranks = all
+
     def __iter__(self):
         return iter(self.plan.names)
 
@@ -110,17 +115,18 @@ def readers(monkeypatch_target, by_thread):
         monkeypatch_target.current = before
 
 
-def audited(mesh, layouts, tensors_of, with_handles, sets=()):
+def audited(mesh, layouts, tensors_of, with_handles, sets=(), partial=(), tied=None):
     import sys
 
     replicas = sys.modules["rankatlas.audit.replicas"]
     local = threading.local()
-    plan = CreationPlan(mesh, sets or mesh.axes)
+    plan = CreationPlan(mesh, sets or mesh.axes, partial)
 
     def work(reader):
         local.reader = reader
         handles = Handles(plan, reader.rank) if with_handles else None
-        report = audit_replicas(tensors_of(reader.rank), layouts, handles)
+        tie = tied(reader.rank) if callable(tied) else tied
+        report = audit_replicas(tensors_of(reader.rank), layouts, handles, tied=tie)
         return report, reader.messages
 
     with readers(replicas, local):
@@ -218,6 +224,68 @@ def test_a_set_of_axes_without_a_group_is_told():
     ] * 4
     said = audited(mesh, {"a": cut}, lambda rank: {"a": numpy.array([rank // 2])}, True, ["dp"])
     assert all(type(error) is HandleError and "'a' along tp" in str(error) for error in said)
+
+
+@pytest.mark.parametrize("with_handles", [True, False])
+def test_tied_copies_of_the_first_and_the_last_stage_are_compared(with_handles):
+    mesh = Mesh(pp=3, dp=2)
+    layout = TensorLayout(mesh, "dp", "pp")
+    ends = first_and_last(mesh)
+
+    def tensors(rank, odd=None):
+        own = {"own": numpy.full(4, float(rank // 2))}
+        table = {"table": numpy.array([1.0, 2.0 + (rank == odd)])} if rank // 2 != 1 else {}
+        return {**own, **table}
+
+    def gone(rank):
+        return tensors(rank) if rank < 4 else {"own": numpy.full(4, 2.0)}
+
+    how = {"partial": {"pairs": neighbours(mesh), "ends": ends}, "tied": {"table": ends}}
+    fine = audited(mesh, layout, tensors, with_handles, **how)
+    assert [(report.ok, report.notes, report.unchecked) for report, _ in fine] == [(True, (), {})] * 6
+    said = audited(mesh, layout, lambda rank: tensors(rank, odd=4), with_handles, **how)
+    found = {
+        (one.kind, one.name, one.axes, tuple(one.ranks), tuple(one.odd_ranks), one.amount)
+        for report, _ in said
+        for one in report.findings
+    }
+    # Rank 0 is the measure of its pair, rank 4 that of its own; over all ranks nothing is measured that some lack.
+    amount = 1.0 if with_handles else None
+    assert found == {
+        ("copies differ", "table", (), (0, 4), (4,), amount),
+        ("copies differ", "table", ("dp",), (4, 5), (5,), amount),
+    }
+    said = audited(mesh, layout, gone, with_handles, **how)
+    assert {one.kind for report, _ in said for one in report.findings} == {"missing"}
+    assert "missing on rank 4 of [0, 4]" in said[0][0].line
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "tied"),
+    [
+        (InputError, ["name → groups", "[[0, 2]]"], [[0, 2]]),
+        (InputError, ["names of tensors", "3"], {3: [[0, 2]]}),
+        (InputError, ["different ranks"], {"a": [[0, 0]]}),
+        (RankError, ["rank 9", "4 ranks"], {"a": [[0, 9]]}),
+        (HandleError, ["[[0, 2]]", "no partial set", "leave handles out"], {"a": [[0, 2]]}),
+    ],
+)
+def test_ties_that_cannot_be(error, words, tied):
+    mesh = Mesh(pp=2, dp=2)
+    for found in audited(mesh, TensorLayout(mesh, "dp", "pp"), lambda rank: {}, True, tied=tied):
+        with refused(error, *words):
+            raise found
+
+
+def test_ranks_that_tie_differently_are_told():
+    mesh = Mesh(pp=2, dp=2)
+
+    def tied(rank):
+        return {"a": [[0, 2]]} if rank else None
+
+    for found in audited(mesh, TensorLayout(mesh, "dp", "pp"), lambda rank: {}, False, tied=tied):
+        with refused(InputError, "audit differently", "tied"):
+            raise found
 
 
 @pytest.mark.parametrize(

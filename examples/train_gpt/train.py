@@ -150,19 +150,15 @@ def _train(run: Run, settings: Settings, place: Place, micro_batch: int, tell: C
         tell(step, loss)
     result.seconds = time.perf_counter() - began
     if place.mesh.world_size > 1:
-        result.audit = _audited(model, weights)
+        result.audit = _audited(model, weights, place.mesh)
     if run.save:
         save(Path(run.save), settings, optimizer, place.rank, {"step": run.steps, "data": data.state_dict()})
     return result
 
 
-def _audited(model: dict[str, Tensor], weights: list[Weight]) -> AuditReport:
-    # The copy of the table on the last stage is no replica along the whole of pp: it goes by a name of its own.
-    names = [f"{weight.name} of the last stage" if weight.is_tied_copy else weight.name for weight in weights]
-    return audit_replicas(
-        {name: model[weight.name] for name, weight in zip(names, weights)},
-        {name: weight.layout for name, weight in zip(names, weights)},
-    )
+def _audited(model: dict[str, Tensor], weights: list[Weight], mesh: Mesh) -> AuditReport:
+    layouts = {weight.name: weight.layout for weight in weights}
+    return audit_replicas(model, layouts, tied={"embedding": first_and_last(mesh, "pp")})
 
 
 def _begin(optimizer: Optimizer, plan: SeedPlan) -> None:

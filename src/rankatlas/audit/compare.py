@@ -114,11 +114,16 @@ def of_other_layouts(things: Iterable[Thing], disputed: Mapping[int, list[int]],
     ]
 
 
-def differing(things: list[Thing], held: Mapping[int, Held], groups: Groups) -> list[tuple[Thing, Finding]]:
-    """What differs among copies that must be equal; `held` is rank → what it holds, `groups` who must be alike."""
+def differing(
+    things: list[Thing], held: Mapping[int, Held], groups: Groups, *, tied: bool = False
+) -> list[tuple[Thing, Finding]]:
+    """What differs among copies that must be equal; `held` is rank → what it holds, `groups` who must be alike.
+
+    Groups that are `tied` lie along no axes.
+    """
     found = []
     for thing in things:
-        axes = along(thing.layout, thing.layout.replicated)
+        axes = () if tied else along(thing.layout, thing.layout.replicated)
         for ranks in groups(thing.layout):
             there = [held[rank].get(thing.key) for rank in ranks]
             if not any(there):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 from rankatlas.audit.compare import (
     Groups,
@@ -19,6 +20,7 @@ from rankatlas.audit.compare import (
 from rankatlas.audit.engine import ReadsTensors, checksum, current
 from rankatlas.audit.meeting import together, told_to_all
 from rankatlas.audit.report import AuditReport, Finding
+from rankatlas.audit.tied import Ties
 from rankatlas.errors import HandleError, InputError, JobError, shown
 from rankatlas.tensors import TensorLayout
 
@@ -27,7 +29,12 @@ _Layouts = TensorLayout | Mapping[str, TensorLayout]
 
 
 def audit_replicas(
-    named_tensors: _Tensors, layouts: _Layouts, handles: Any = None, *, engine: str | None = None
+    named_tensors: _Tensors,
+    layouts: _Layouts,
+    handles: Any = None,
+    *,
+    tied: Mapping[str, Iterable[Iterable[int]]] | None = None,
+    engine: str | None = None,
 ) -> AuditReport:
     """Whether every copy equals its replicas, and every shard differs from the others; each rank calls this.
 
@@ -36,6 +43,10 @@ def audit_replicas(
     over the sharded ones where the plan has a group for them (a note says where not).  Without handles all ranks
     exchange with all, which is right for small jobs.  Ranks may hold different tensors, as stages do.  Shards that are
     equal by nature, such as zeros, are found, too: leave them out, or audit after the first step.
+
+    `tied` is name → groups of ranks that hold one tensor in places which no axis tells, such as the embedding on the
+    first and the last stage: {"embedding": first_and_last(mesh)}.  Its copies are compared within these groups besides,
+    and not as shards.  With handles the plan needs a partial set with these groups; all ranks give the same.
 
     Every member of a group in which something is wrong reports it, also one that lacks the tensor, and what one rank
     refuses is an error on all ranks.
@@ -57,15 +68,26 @@ def audit_replicas(
         tensors = tensors_given(named_tensors, reader)
         meant = layouts_given(layouts, tensors, reader)
         things = [thing_of(reader, name, meant[name], tensor) for name, tensor in tensors.items()]
-        return Places(reader, things, handles), sum(size_of(reader, tensor) for tensor in tensors.values())
+        ties = Ties(tied, reader.world_size)
+        return Places(reader, things, handles, ties), sum(size_of(reader, tensor) for tensor in tensors.values())
 
-    return compared("replicas", reader, handles, prepare)
+    return compared("replicas", reader, handles, prepare, _told(tied))
 
 
-def compared(what: str, reader: ReadsTensors, handles: Any, prepare: Callable[[], tuple[Places, int]]) -> AuditReport:
-    """The report of an audit whose places, and the bytes read for them, `prepare` finds on every rank."""
+def _told(tied: Any) -> str:
+    """In few words what all ranks give alike, whatever its size."""
+    return f", tied: {shown(tied)} ({crc32(repr(tied).encode()):08x})" if tied else ""
+
+
+def compared(
+    what: str, reader: ReadsTensors, handles: Any, prepare: Callable[[], tuple[Places, int]], same: str = ""
+) -> AuditReport:
+    """The report of an audit whose places, and the bytes read for them, `prepare` finds on every rank.
+
+    `same` is what all ranks must give alike.
+    """
     started = time.monotonic()
-    places, size = together(reader, handles, what, prepare)
+    places, size = together(reader, handles, what + same, prepare)
     return AuditReport(
         what,
         compare(reader, places),
@@ -118,13 +140,14 @@ def layouts_given(layouts: Any, names: Iterable[str], reader: ReadsTensors) -> d
 class Places:
     """Where things are compared: over all ranks at once, or over the groups of `handles`.
 
-    `copied` and `cut` are family → things; without handles, all are together under "".  `unchecked` is reason → how
-    many things are compared with nobody's.  Raises HandleError (copies without a group, closed handles), InputError.
+    `copied` and `cut` are family → things, `tied` partial set → things; without handles, all are together under "".
+    `unchecked` is reason → how many things are compared with nobody's.  Raises HandleError (copies without a group,
+    closed handles), InputError.
     """
 
-    __slots__ = ("checked", "copied", "cut", "handles", "notes", "things", "unchecked")
+    __slots__ = ("checked", "copied", "cut", "handles", "notes", "things", "tied", "ties", "unchecked")
 
-    def __init__(self, reader: ReadsTensors, things: list[Thing], handles: Any) -> None:
+    def __init__(self, reader: ReadsTensors, things: list[Thing], handles: Any, ties: Ties | None = None) -> None:
         if handles is not None and not hasattr(handles, "plan"):
             raise InputError(
                 f"handles are what open_groups gives, not {shown(handles)}; leave them out to exchange over all ranks"
@@ -133,15 +156,21 @@ class Places:
             handles.refuse_closed()
         self.handles = handles
         self.things = things
+        self.ties = ties or Ties(None, reader.world_size)
+        labels = dict.fromkeys(self.ties, "") if handles is None else self.ties.labels(handles)
         self.copied: dict[str, list[Thing]] = {}
         self.cut: dict[str, list[Thing]] = {}
+        self.tied: dict[str, list[Thing]] = {label: [] for label in labels.values()}
         self.checked = 0
         self.unchecked: dict[str, int] = {}
         notes: dict[str, None] = {}
         for thing in things:
             found = 0
+            if thing.name in labels:
+                self.tied[labels[thing.name]].append(thing)
+                found += 1
             copies, shards = (along(thing.layout, axes) for axes in (thing.layout.replicated, thing.layout.sharded))
-            for ordered, place in ((copies, self.copied), (shards, self.cut)):
+            for ordered, place in ((copies, self.copied), (() if thing.name in labels else shards, self.cut)):
                 family = _family(handles, thing.layout, ordered, reader.rank) if ordered else None
                 if family is not None:
                     place.setdefault(family, []).append(thing)
@@ -186,6 +215,8 @@ def _over_the_world(reader: ReadsTensors, places: Places) -> list[Finding]:
         return lambda layout: map(list, layout.mesh.groups(*along(layout, axes_of(layout))).ranges())
 
     found = differing(copied, held, groups(lambda layout: layout.replicated))
+    for thing in places.tied.get("", []):
+        found += differing([thing], held, _these(places.ties.groups(thing.name)), tied=True)
     measure(reader, reader.world(), everybody, held, found)
     findings = of_other_layouts(places.things, said[1], everybody) + [one for _, one in found]
     findings += equal_shards(cut, held, groups(lambda layout: layout.sharded))
@@ -198,28 +229,45 @@ def _over_groups(reader: ReadsTensors, places: Places) -> list[Finding]:
     So ranks that hold different things, such as stages of a pipeline, still send the same messages.
     """
     findings: list[Finding] = []
-    for family in places.handles.plan.families:
+    handles = places.handles
+    for family in handles.plan.families:
         group = family.group_of(reader.rank)
-        if family.size == 1 or group is None:
-            continue
-        ranks, name = list(group.ranks), family.label
-        communicator = places.handles[name]
-        equal, different = places.copied.get(name, []), places.cut.get(name, [])
-        said = exchange(reader, communicator, equal, different, places.things)
-        if said is None:
-            continue
-        held = dict(zip(ranks, said[0]))
-        found = differing(equal, held, _one_group(ranks))
-        measure(reader, communicator, ranks, held, found)
-        here = of_other_layouts(places.things, said[1], ranks) + [one for _, one in found]
-        here += equal_shards(different, held, _one_group(ranks))
-        findings += told_to_all(reader, communicator, here)
+        if family.size > 1 and group is not None:
+            name = family.label
+            equal, different = places.copied.get(name, []), places.cut.get(name, [])
+            findings += _over_one(reader, handles[name], list(group.ranks), equal, different, places.things)
+    for one in handles.plan.partial:
+        if one.name in places.tied:
+            for ranks, communicator in zip(handles.ranks(one.name), handles.all(one.name)):
+                mine = [thing for thing in places.tied[one.name] if list(ranks) in places.ties.groups(thing.name)]
+                findings += _over_one(reader, communicator, list(ranks), mine, [], (), tied=True)
     return findings
 
 
-def _one_group(ranks: list[int]) -> Groups:
-    """These ranks, whatever the layout: they are the group that has exchanged."""
-    return lambda layout: [ranks]
+def _over_one(
+    reader: ReadsTensors,
+    communicator: Any,
+    ranks: list[int],
+    equal: list[Thing],
+    different: list[Thing],
+    known: Sequence[Thing],
+    *,
+    tied: bool = False,
+) -> list[Finding]:
+    """What is wrong within one group; its members all call this."""
+    said = exchange(reader, communicator, equal, different, known)
+    if said is None:
+        return []
+    held = dict(zip(ranks, said[0]))
+    found = differing(equal, held, _these([ranks]), tied=tied)
+    measure(reader, communicator, ranks, held, found)
+    here = of_other_layouts(known, said[1], ranks) + [one for _, one in found]
+    return told_to_all(reader, communicator, here + equal_shards(different, held, _these([ranks])))
+
+
+def _these(groups: list[list[int]]) -> Groups:
+    """These groups, whatever the layout."""
+    return lambda layout: groups
 
 
 def _family(handles: Any, layout: TensorLayout, axes: tuple[str, ...], rank: int) -> str | None:
