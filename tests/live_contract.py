@@ -27,11 +27,14 @@ from rankatlas.tensors import TensorLayout
 from test_live_groups import free_ports, paddle_environments
 
 ENGINE, WORLD, FOLDER = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+MODULE = {"nccl": "torch"}.get(ENGINE, ENGINE)
 RANK = -1  # of the parent; every rank has its own
 MESH = {4: Mesh(pp=2, mp=2), 8: Mesh(pp=2, dp=2, mp=2)}[WORLD]
 
 
 class Torch:
+    backend, device = "gloo", "cpu"
+
     def __init__(self):
         import torch
         import torch.distributed as dist
@@ -39,20 +42,26 @@ class Torch:
         self.torch, self.dist = torch, dist
         torch.set_num_threads(1)
         dist.init_process_group(
-            "gloo",
+            self.backend,
             init_method=f"file://{FOLDER}/store",
             rank=RANK,
             world_size=WORLD,
             timeout=datetime.timedelta(seconds=40),
+            **self.bound(),
         )
         self.counted = 0
-        made = dist.new_group
+        for name in ("new_group", "split_group"):
+            setattr(dist, name, self.counting(getattr(dist, name)))
 
-        def counting(*arguments, **options):
+    def bound(self):
+        return {}
+
+    def counting(self, make):
+        def counted(*arguments, **options):
             self.counted += 1
-            return made(*arguments, **options)
+            return make(*arguments, **options)
 
-        dist.new_group = counting
+        return counted
 
     def open(self, plan, **options):
         from rankatlas.adapters.torch import open_groups
@@ -60,23 +69,35 @@ class Torch:
         return open_groups(plan, **options)
 
     def sum(self, number, group):
-        held = self.torch.tensor([number], dtype=self.torch.int64)
+        held = self.torch.tensor([number], dtype=self.torch.int64, device=self.device)
         self.dist.all_reduce(held, group=group)
         return held.item()
 
     def gather(self, number, group):
-        parts = [self.torch.zeros(1, dtype=self.torch.int64) for _ in range(self.dist.get_world_size(group))]
-        self.dist.all_gather(parts, self.torch.tensor([number]), group=group)
+        held = self.torch.tensor([number], device=self.device)
+        parts = [self.torch.zeros_like(held) for _ in range(self.dist.get_world_size(group))]
+        self.dist.all_gather(parts, held, group=group)
         return [part.item() for part in parts]
 
     def tensor(self, values):
-        return self.torch.tensor(values, dtype=self.torch.float32)
+        return self.torch.tensor(values, dtype=self.torch.float32, device=self.device)
 
     def barrier(self):
         self.dist.barrier()
 
     def end(self):
         self.dist.destroy_process_group()
+
+
+class Nccl(Torch):
+    """A device per rank, bound to its process group, so that groups are split from it."""
+
+    backend = "nccl"
+
+    def bound(self):
+        self.device = self.torch.device("cuda", RANK)
+        self.torch.cuda.set_device(self.device)
+        return {"device_id": self.device}
 
 
 class Paddle:
@@ -275,7 +296,7 @@ def random_states(engine):
         "local": TensorLayout(MESH, (), MESH.axes),
     }
     seeds = {"global": 100 + RANK // 2, "local": 200 + RANK}
-    tracker = RngStateTracker(backends=["python", ENGINE])
+    tracker = RngStateTracker(backends=["python", MODULE])
     tracker.restart(seeds)
     said = {"fine": outcome(audit.audit_rng(tracker, streams)), "no layout": outcome(audit.audit_rng(tracker))}
     with tracker.rng_state("global"):
@@ -299,7 +320,7 @@ def job(parts, ports):
         RANK = rank
         if ENGINE == "paddle":
             os.environ.update(paddle_environments(ports[0], ports[1:])[rank])
-        engine = {"torch": Torch, "paddle": Paddle}[ENGINE]()
+        engine = {"torch": Torch, "nccl": Nccl, "paddle": Paddle}[ENGINE]()
         said = {part.__name__: part(engine) for part in parts}
         engine.barrier()  # rank 0 serves the store that others may still be asking
         with contextlib.suppress(Exception):
@@ -309,7 +330,7 @@ def job(parts, ports):
     return work
 
 
-importlib.import_module(ENGINE)  # once for all ranks
+importlib.import_module(MODULE)  # once for all ranks
 said = Ranks(job(PARTS, free_ports(WORLD + 1)), WORLD, Path(FOLDER), 150).wait()
 print(json.dumps(said), flush=True)
 os._exit(0)
