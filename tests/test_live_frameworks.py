@@ -116,7 +116,7 @@ def lightning(tmp_path):
             for rank in range(world)
         ]
         command = [sys.executable, str(HERE / "live_frameworks_lightning.py"), package, job]
-        return run_all([command] * world, environments, tmp_path)
+        return run_all([command] * world, environments, tmp_path, 240)
 
     return run
 

@@ -3,7 +3,8 @@
     python examples/train_gpt/table.py --folder /tmp/train
 
 A launch of torchrun trains under many layouts.  A run that is done stays in the folder and is not done again, so an
-interrupted table goes on where it was.  `--write` puts table and plot into docs/.
+interrupted table goes on where it was.  `--part mistakes` makes only the second table, of runs that must differ.
+`--write` puts tables and plot into docs/.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from train_gpt.plot import drawn  # noqa: E402
 
 TOLERANCE = {"float64": 1e-9, "float32": 1e-5}
 STEPS = 300
+ALONE = "alone"
 WRONG_STEPS = 30
 SECONDS = 3600  # that one launch may take
 
@@ -70,7 +72,7 @@ def launches(folder: Path, dtype: str, steps: int) -> list[tuple[str, int, list[
         if number:
             run["resume"] = str(folder / f"{dtype}-checkpoint-{steps * number // len(CHAIN)}")
         chain.append((f"chain-{number}", world, [run]))
-    return [("alone", 1, [{"layout": "dp=1"}]), *rest, *chain, ("wrong", 8, WRONG)]
+    return [(ALONE, 1, [{"layout": "dp=1"}]), *rest, *chain]
 
 
 def launched(folder: Path, name: str, world: int, runs: list[Run], dtype: str, steps: int) -> list[Run]:
@@ -138,27 +140,30 @@ def label(run: Run) -> str:
     return ", ".join(words)
 
 
-def markdown(result: dict[str, Any]) -> str:
-    """The table, a line per run, and a second one of the mistakes; a dash where a run is not done yet."""
+def of_layouts(told: dict[str, list[Run]]) -> str:
+    """The table of runs that must be alike, a line per run; a dash where a run is not done yet."""
     rows: dict[tuple[str, int], dict[str, Run]] = {}
-    for dtype in TOLERANCE:
-        for run in result[dtype]["runs"]:
+    for dtype, runs in told.items():
+        for run in runs:
             rows.setdefault((label(run), run["steps"]), {})[dtype] = run
     lines = ["| layout | processes | steps | float64, ≤ 1e-9 | float32, ≤ 1e-5 |", "| --- | --- | --- | --- | --- |"]
     for (words, _), both in rows.items():
         one = next(iter(both.values()))
-        told = " | ".join(_largest(both.get(dtype)) for dtype in TOLERANCE)
-        lines.append(f"| {words} | {one['world']} | {one['first'] + 1}–{one['steps']} | {told} |")
-    if result["float64"]["wrong"]:
-        lines += ["", "| mistake | layout | largest difference, float64 | first step beyond 1e-9 |"]
-        lines.append("| --- | --- | --- | --- |")
-    for run in result["float64"]["wrong"]:
+        cells = " | ".join(_largest(both.get(dtype)) for dtype in TOLERANCE)
+        lines.append(f"| {words} | {one['world']} | {one['first'] + 1}–{one['steps']} | {cells} |")
+    every = [run for runs in told.values() for run in runs]
+    so_far = "" if len(every) == len(TOLERANCE) * len(rows) else " so far, a dash where one is not done yet"
+    same = "yes" if all(run["same_samples"] for run in every) else "**no**"
+    lines += ["", f"{len(every)} runs{so_far}; the same samples in the same order in every one of them: {same}."]
+    return "\n".join(lines)
+
+
+def of_mistakes(runs: list[Run]) -> str:
+    """The table of runs that must differ."""
+    lines = ["| mistake | layout | largest difference, float64 | first step beyond 1e-9 |", "| --- | --- | --- | --- |"]
+    for run in runs:
         step = "**none**" if run["beyond"] is None else run["beyond"] + 1
         lines.append(f"| {MISTAKES[run['mistake']]} | `{run['layout']}` | {run['largest']:.1e} | {step} |")
-    runs = [run for dtype in TOLERANCE for run in result[dtype]["runs"]]
-    so_far = "" if len(runs) == len(TOLERANCE) * len(rows) else " so far, a dash where one is not done yet"
-    same = "yes" if all(run["same_samples"] for run in runs) else "**no**"
-    lines += ["", f"{len(runs)} runs{so_far}; the same samples in the same order in every one of them: {same}."]
     return "\n".join(lines)
 
 
@@ -168,11 +173,11 @@ def _largest(run: Run | None) -> str:
     return f"{run['largest']:.1e}" if run["beyond"] is None else f"**{run['largest']:.1e}**"
 
 
-def written(page: Path, table: str) -> None:
-    """Put the table between its two marks."""
-    before, rest = page.read_text().split("<!-- table:begin -->")
-    _, after = rest.split("<!-- table:end -->")
-    page.write_text(f"{before}<!-- table:begin -->\n\n{table}\n\n<!-- table:end -->{after}")
+def written(page: Path, name: str, table: str) -> None:
+    """Put a table between its two marks."""
+    before, rest = page.read_text().split(f"<!-- {name}:begin -->")
+    _, after = rest.split(f"<!-- {name}:end -->")
+    page.write_text(f"{before}<!-- {name}:begin -->\n\n{table}\n\n<!-- {name}:end -->{after}")
 
 
 def main() -> int:
@@ -181,35 +186,48 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True, help="for checkpoints and what launches have told")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--so-far", action="store_true", help="start nothing; only what the folder has already")
-    parser.add_argument("--write", action="store_true", help="table and plot into docs/")
+    parser.add_argument("--part", choices=["all", "mistakes"], default="all")
+    parser.add_argument("--write", action="store_true", help="tables and plot into docs/")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
-    told: dict[tuple[str, str], list[Run]] = {}
-    for both in zip(*(launches(asked.folder, dtype, asked.steps) for dtype in TOLERANCE)):
-        for dtype, (name, world, runs) in zip(TOLERANCE, both):
-            steps = min(WRONG_STEPS, asked.steps) if name == "wrong" else asked.steps
-            if asked.so_far:
-                told[name, dtype] = taken_in(asked.folder, f"{dtype}-{name}")
-            else:
-                told[name, dtype] = launched(asked.folder, f"{dtype}-{name}", world, runs, dtype, steps)
+    if asked.so_far and not (asked.folder / f"float64-{ALONE}.json").exists():
+        parser.error(f"{asked.folder} has no run of one process in float64 yet, beside which others are held")
+
+    def runs(name: str, world: int, wanted: list[Run], dtype: str, steps: int) -> list[Run]:
+        name = f"{dtype}-{name}"
+        return (
+            taken_in(asked.folder, name) if asked.so_far else launched(asked.folder, name, world, wanted, dtype, steps)
+        )
+
+    tables: dict[str, str] = {}
     result: dict[str, Any] = {"steps": asked.steps}
-    for dtype in TOLERANCE:
-        (reference,) = told["alone", dtype]
-        others = [runs for (name, of), runs in told.items() if of == dtype and name not in ("alone", "wrong")]
-        result[dtype] = {
-            "losses": reference["losses"],
-            "runs": [compared(run, reference) for runs in others for run in runs],
-            "wrong": [compared(run, reference) for run in told["wrong", dtype]],
-        }
-    table = markdown(result)
-    print(table)
-    (asked.folder / "result.json").write_text(json.dumps(result, indent=1))
+    right = True
+    if asked.part == "all":
+        told: dict[tuple[str, str], list[Run]] = {}
+        for both in zip(*(launches(asked.folder, dtype, asked.steps) for dtype in TOLERANCE)):
+            for dtype, (name, world, wanted) in zip(TOLERANCE, both):
+                told[name, dtype] = runs(name, world, wanted, dtype, asked.steps)
+        for dtype in TOLERANCE:
+            (reference,) = told[ALONE, dtype]
+            others = [found for (name, of), found in told.items() if of == dtype and name != ALONE]
+            alike = [compared(run, reference) for found in others for run in found]
+            result[dtype] = {"losses": reference["losses"], "runs": alike}
+            right = right and all(run["beyond"] is None for run in alike)
+        tables["layouts"] = of_layouts({dtype: result[dtype]["runs"] for dtype in TOLERANCE})
+    (reference,) = runs(ALONE, 1, [{"layout": "dp=1"}], "float64", asked.steps)
+    wrong = runs("wrong", 8, WRONG, "float64", min(WRONG_STEPS, asked.steps))
+    seen = [compared(run, reference) for run in wrong]
+    tables["mistakes"] = of_mistakes(seen)
+    print("\n\n".join(tables.values()))
+    if asked.part == "all":
+        result["float64"]["wrong"] = seen
+        (asked.folder / "result.json").write_text(json.dumps(result, indent=1))
+        if asked.write:
+            (ROOT / "docs" / "img" / "training.svg").write_text(drawn(result))
     if asked.write:
-        written(ROOT / "docs" / "training.md", table)
-        (ROOT / "docs" / "img" / "training.svg").write_text(drawn(result))
-    runs = [run for dtype in TOLERANCE for run in result[dtype]["runs"]]
-    seen = [run for dtype in TOLERANCE for run in result[dtype]["wrong"]]
-    return int(any(run["beyond"] is not None for run in runs) or any(run["beyond"] is None for run in seen))
+        for name, table in tables.items():
+            written(ROOT / "docs" / "training.md", name, table)
+    return int(not right or any(run["beyond"] is None for run in seen))
 
 
 if __name__ == "__main__":
