@@ -158,7 +158,7 @@ def drawer():
 def test_the_pictures_are_what_the_program_draws():
     drawn = drawer().pictures()
     stored = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "img").iterdir()}
-    assert stored.pop("training.svg").startswith("<svg")  # of measurements: examples/train_gpt/table.py draws it
+    assert stored.pop("training.svg").startswith("<svg")  # of measurements: benchmarks/training.py draws it
     assert stored == drawn
 
 

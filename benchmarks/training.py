@@ -1,6 +1,6 @@
 """The proof: every layout against one process, step by step, in both precisions; as a table, a plot and a result file.
 
-    python examples/train_gpt/table.py --folder /tmp/train
+    python benchmarks/training.py --folder FOLDER
 
 A launch of torchrun trains under many layouts.  A run that is done stays in the folder and is not done again, so an
 interrupted table goes on where it was.  `--part mistakes` makes only the second table, of runs that must differ.
@@ -17,12 +17,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-EXAMPLES = Path(__file__).resolve().parent.parent
-ROOT = EXAMPLES.parent
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
 from train_gpt.mistakes import MISTAKES  # noqa: E402
-from train_gpt.plot import drawn  # noqa: E402
+
+from training_plot import drawn  # noqa: E402
 
 TOLERANCE = {"float64": 1e-9, "float32": 1e-5}
 STEPS = 300
