@@ -49,6 +49,8 @@ TABLES: tuple[Table, ...] = (
     Table("deepspeed", "deepspeed", "deepspeed_facts.py"),
     Table("deepspeed_experts", "deepspeed", "deepspeed_experts_facts.py"),
     Table("paddle_experts", "paddle", "paddle_experts_facts.py"),
+    Table("paddle_fleet", "paddle", "paddle_fleet_facts.py", ("fleet",)),
+    Table("paddleformers_fleet", "paddleformers-fleet", "paddle_fleet_facts.py", ("trainer",)),
     Table("torchtitan", "torchtitan", "torchtitan_facts.py"),
     Table("accelerate", "accelerate", "accelerate_facts.py"),
     Table("verl", "verl", "verl_facts.py"),

@@ -109,8 +109,11 @@ ENVIRONMENTS: tuple[Environment, ...] = (
         ),
         (("torch", "2.13.0"), ("torchtitan", "0.3.0"), ("accelerate", "1.15.0"), ("verl", "0.9.1")),
     ),
+    # The trainer beside it for its source: what it tells fleet, and what it then asks fleet's classes.
     Environment(
-        "paddle", ((NUMPY, "paddlepaddle==3.3.1", "setuptools<81"),), (("paddlepaddle", "3.3.1"), ("numpy", "2.4.6"))
+        "paddle",
+        ((NUMPY, "paddlepaddle==3.3.1", "setuptools<81"), ("--no-deps", "paddleformers==1.2.0")),
+        (("paddlepaddle", "3.3.1"), ("numpy", "2.4.6"), ("paddleformers", "1.2.0")),
     ),
     Environment("jax", ((NUMPY, "jax==0.10.2", "jaxlib==0.10.2"),), (("jax", "0.10.2"), ("numpy", "2.4.6"))),
 )
@@ -129,6 +132,7 @@ PEERS: tuple[Peer, ...] = (
     Peer("megatron", "torch", "megatron-core", "0.16.0", "megatron.core.parallel_state"),
     Peer("deepspeed", "torch", "deepspeed", "0.19.8", "deepspeed.runtime.pipe.topology"),
     Peer("paddle", "paddle", "paddlepaddle", "3.3.1", "paddle.distributed.fleet.base.topology"),
+    Peer("paddleformers-fleet", "paddle", "paddleformers", "1.2.0", "paddleformers/trainer/training_args.py", False),
     Peer("torch", "torch", "torch", "2.13.0", "torch.distributed.device_mesh"),
     Peer("torchtitan", "launchers", "torchtitan", "0.3.0", "torchtitan.distributed.parallel_dims"),
     Peer("accelerate", "launchers", "accelerate", "1.15.0", "accelerate.parallelism_config"),
