@@ -157,6 +157,27 @@ class TestPaddleFormers:
             read(Given(fact["given"], source="fact"), "paddleformers-1.2", fact["world"])
 
 
+NLP = facts("paddlenlp_fleet", "trainer")
+NLP_STARTED = [fact for fact in NLP if isinstance(fact.get("data"), list)]
+
+
+class TestPaddleNLP:
+    def test_there_are_dozens_with_and_without_experts(self):
+        assert sum("use_expert_parallel" in fact["given"] for fact in NLP_STARTED) >= 24
+        assert sum("use_expert_parallel" not in fact["given"] for fact in NLP_STARTED) >= 24
+
+    @pytest.mark.parametrize("fact", NLP_STARTED, ids=of_fact)
+    def test_groups_and_data(self, fact):
+        job = read(Given(fact["given"], source="fact"), "paddlenlp-2.8", fact["world"])
+        assert_same_groups(job.layout, fact["answer"])
+        assert [list(data_rank(job.layout, rank)) for rank in range(fact["world"])] == fact["data"]
+
+    @pytest.mark.parametrize("fact", [fact for fact in NLP if "error" in fact], ids=of_fact)
+    def test_what_is_refused_is_refused(self, fact):
+        with pytest.raises(RankatlasError):
+            read(Given(fact["given"], source="fact"), "paddlenlp-2.8", fact["world"])
+
+
 WITH_OUTER = [
     fact
     for fact in STARTED

@@ -1,6 +1,6 @@
-"""The groups that Paddle's fleet makes of a strategy's `hybrid_configs`, and of what PaddleFormers' trainer gives it.
+"""The groups that Paddle's fleet makes of a strategy's `hybrid_configs`, and of what two trainers give it.
 
-    python paddle_fleet_facts.py fleet|trainer OUT
+    python paddle_fleet_facts.py fleet|paddleformers|paddlenlp OUT
 
 Fleet runs whole, from the strategy to the last group of its constructor; only what talks to other processes is
 replaced: a group to be made keeps its ranks, under the name of the axis or axes that fleet makes it for.
@@ -171,12 +171,12 @@ def fleet_facts(dice: random.Random, count: int) -> list[dict[str, Any]]:
 
 
 class Trainer:
-    """PaddleFormers' TrainingArguments as far as they settle sizes, tell fleet, and ask it for a place in the data."""
+    """A trainer's arguments as far as they settle sizes, tell fleet, and ask it for a place in the data."""
 
     PROPERTIES = ("data_parallel_rank", "sharding_parallel_rank", "cp_sharding_degree", "cp_sharding_rank")
 
-    def __init__(self) -> None:
-        self.arguments = Arguments("paddleformers")
+    def __init__(self, peer: str) -> None:
+        self.arguments = Arguments(peer)
         tree, path = self.arguments.tree, self.arguments.path
         supported = [
             node
@@ -217,6 +217,8 @@ class Trainer:
         settled = self.arguments.settled(world, told)
         if isinstance(settled, Exception):
             return fact | {"error": error_of(settled)}
+        if not settled.use_hybrid_parallel:
+            return {}  # plain data parallelism, which the trainer does not tell fleet about
         namespace: dict[str, Any] = {
             "self": settled,
             "fleet": fleet,
@@ -244,35 +246,56 @@ def _text(node: ast.AST) -> str:
     return ast.unparse(node)
 
 
-def trainer_facts(dice: random.Random, count: int) -> list[dict[str, Any]]:
-    trainer = Trainer()
+def drawn_for_paddleformers(dice: random.Random, way: int) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "tensor_model_parallel_size": dice.choice((1, 2, 2, 4)),
+        "pipeline_model_parallel_size": dice.choice((1, 1, 2, 3)),
+        "sharding": dice.choice(("stage1", "stage1", "stage2", "")),
+    }
+    if way in (0, 1):
+        given["expert_model_parallel_size"] = dice.choice((2, 2, 4, 8))
+        given["use_expert_parallel"] = True
+        given["sharding"] = "stage1"
+        given["reorder_pipeline_priority"] = dice.random() < 0.3
+    if way in (1, 2):
+        given["context_parallel_size"] = 2
+    elif dice.random() < 0.3:
+        given["sep_parallel_size"] = 2
+    if dice.random() < 0.6:
+        given["hybrid_parallel_topo_order"] = dice.choice(("pp_first", "sharding_first"))
+    if way == 3 and dice.random() < 0.5:
+        given["sharding_parallel_size"] = dice.choice((1, 2))
+    return given
+
+
+def drawn_for_paddlenlp(dice: random.Random, way: int) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "tensor_parallel_degree": dice.choice((1, 2, 2, 4)),
+        "pipeline_parallel_degree": dice.choice((1, 1, 2, 3)),
+        "sharding": dice.choice(("stage1", "stage2", "")),
+        "sep_parallel_degree": dice.choice((1, 1, 2)),
+    }
+    if way in (0, 1):
+        given["use_expert_parallel"] = True
+    if dice.random() < 0.6:
+        given["hybrid_parallel_topo_order"] = dice.choice(("pp_first", "sharding_first"))
+    if given["sharding"] and dice.random() < 0.7:
+        given["sharding_parallel_degree"] = dice.choice((1, 2, 2, 4))
+    return given
+
+
+def trainer_facts(peer: str, dice: random.Random, count: int) -> list[dict[str, Any]]:
+    trainer = Trainer(peer)
+    drawn = {"paddleformers": drawn_for_paddleformers, "paddlenlp": drawn_for_paddlenlp}[peer]
     facts: list[dict[str, Any]] = []
     for _ in range(20 * count):
         if len(facts) == count:
             break
         world = dice.choice((4, 8, 8, 12, 16, 16, 24))
-        given: dict[str, Any] = {
-            "tensor_model_parallel_size": dice.choice((1, 2, 2, 4)),
-            "pipeline_model_parallel_size": dice.choice((1, 1, 2, 3)),
-            "sharding": dice.choice(("stage1", "stage1", "stage2", "")),
-        }
-        way = len(facts) % 4
-        if way in (0, 1):
-            given["expert_model_parallel_size"] = dice.choice((2, 2, 4, 8))
-            given["use_expert_parallel"] = True
-            given["sharding"] = "stage1"
-            given["reorder_pipeline_priority"] = dice.random() < 0.3
-        if way in (1, 2):
-            given["context_parallel_size"] = 2
-        elif dice.random() < 0.3:
-            given["sep_parallel_size"] = 2
-        if dice.random() < 0.6:
-            given["hybrid_parallel_topo_order"] = dice.choice(("pp_first", "sharding_first"))
-        if way == 3 and dice.random() < 0.5:
-            given["sharding_parallel_size"] = dice.choice((1, 2))
+        given = drawn(dice, len(facts) % 4)
         fact = trainer.ask(world, given)
         refused = sum("error" in other for other in facts)
-        if "error" in fact and refused * 4 >= len(facts):
+        if not fact or ("error" in fact and refused * 4 >= len(facts)):
             continue  # most of what is drawn does not fit; a few of those are enough
         facts.append(fact)
     return facts
@@ -280,7 +303,8 @@ def trainer_facts(dice: random.Random, count: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     dice = random.Random(33)
-    facts = fleet_facts(dice, 64) if sys.argv[1] == "fleet" else trainer_facts(dice, 96)
+    asked = sys.argv[1]
+    facts = fleet_facts(dice, 64) if asked == "fleet" else trainer_facts(asked, dice, 96)
     deliver(facts, paddle=paddle.__version__)
 
 
