@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+import numpy
 import pytest
 
 from golden import facts
@@ -163,6 +164,24 @@ class TestDeepspeedExperts:
         assert lists(expert.groups("expert_data")) == sorted(map(sorted, data_groups))
 
 
+DEEPSPEED = {"pipe": "pipeline_parallel_size", "model": "tensor_parallel_size"}
+DENSE = [fact for fact in facts("deepspeed", "layout") if fact["axes"] == ["pipe", "data", "model"]]
+
+
+class TestDeepspeed:
+    def test_there_are_dozens(self):
+        assert len(DENSE) >= 10
+
+    @pytest.mark.parametrize("fact", DENSE, ids=lambda fact: str(fact["dims"]))
+    def test_groups(self, read, fact):
+        sizes = dict(zip(fact["axes"], fact["dims"]))
+        content = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1}}
+        content |= {name: sizes[axis] for axis, name in DEEPSPEED.items()}
+        mesh = read(content, None, fact["world"]).layout
+        for axis, groups in fact["comm_lists"].items():
+            assert lists(mesh.groups(axis)) == sorted(map(sorted, groups)), axis
+
+
 TITAN_AXES = {
     "pp": ["pp"], "batch": ["dp_replicate", "dp_shard"], "dp": ["dp_replicate", "dp_shard"],
     "loss": ["dp_replicate", "dp_shard", "cp"], "dp_replicate": ["dp_replicate"], "cp": ["cp"], "tp": ["tp"],
@@ -176,6 +195,11 @@ TITAN_NAMES = {
 
 
 class TestTorchtitan:
+    def test_there_are_dozens_with_experts(self):
+        fine = [fact for fact in facts("torchtitan") if "answer" in fact]
+        assert sum(fact["given"]["ep"] > 1 for fact in fine) >= 24
+        assert sum(fact["given"]["ep"] == 1 for fact in fine) >= 24
+
     @pytest.mark.parametrize("fact", facts("torchtitan"), ids=lambda fact: f"{fact['world']}-{fact['given']}")
     def test_groups(self, read, fact):
         given = fact["given"]
@@ -214,6 +238,17 @@ class TestVerl:
         assert list(train.sizes) == shape
         assert [{"dp_replicate": "ddp"}.get(axis, axis) for axis in train.axes] == names
 
+    @pytest.mark.parametrize("fact", facts("verl", "ulysses"), ids=lambda fact: f"{fact['world']}-{fact['size']}")
+    def test_the_parts_of_sequences(self, read, fact):
+        content = {"actor_rollout_ref": {"actor": {"strategy": "fsdp", "ulysses_sequence_parallel_size": fact["size"]}}}
+        content["actor_rollout_ref"]["rollout"] = {"tensor_model_parallel_size": 1}
+        layout = read(content, None, fact["world"]).layout
+        if fact["answer"] is None:
+            assert "ulysses" not in layout.charts
+            return
+        names, shape = fact["answer"]
+        assert (list(layout["ulysses"].axes), list(layout["ulysses"].sizes)) == (names, shape)
+
     @pytest.mark.parametrize("fact", facts("verl", "rollout"), ids=lambda fact: f"{fact['world']}-{fact['given']}")
     def test_the_engines(self, read, fact):
         content = {"actor_rollout_ref": {"actor": {}, "rollout": fact["given"]}}
@@ -225,6 +260,73 @@ class TestVerl:
         names, shape = fact["answer"]
         assert list(rollout.sizes) == shape
         assert [{"tp": "infer_tp", "pp": "infer_pp"}.get(axis, axis) for axis in rollout.axes] == names
+
+
+NEMO = {"pipeline_parallel": "pp", "data_parallel": "dp", "context_parallel": "cp", "tensor_parallel": "tp"}
+
+
+def along(names, ranks, axis):
+    """The groups along one of the named dimensions of nested lists of ranks."""
+    moved = numpy.moveaxis(numpy.asarray(ranks), names.index(axis), -1)
+    return sorted(map(sorted, moved.reshape(-1, moved.shape[-1]).tolist()))
+
+
+class TestNemoRl:
+    def test_there_are_dozens_of_every_kind(self):
+        for kind in ("policy", "engines", "cluster"):
+            assert sum("answer" in fact for fact in facts("nemo_rl", kind)) >= 24, kind
+
+    def read(self, read, world, policy, generation=None, nodes=1):
+        content = {"policy": {**policy, **({"generation": generation} if generation else {})}}
+        content["cluster"] = {"gpus_per_node": world // nodes, "num_nodes": nodes}
+        return read(content, "nemo-rl")
+
+    @pytest.mark.parametrize("fact", facts("nemo_rl", "policy"), ids=lambda fact: f"{fact['world']}-{fact['given']}")
+    def test_the_policy(self, read, fact):
+        if "error" in fact:
+            with pytest.raises(WorldSizeError):
+                self.read(read, fact["world"], fact["given"])
+            return
+        layout = self.read(read, fact["world"], fact["given"]).layout
+        names, ranks = fact["answer"]
+        for name in names:
+            axes = [axis for axis in (NEMO[name],) if axis in layout.axes]
+            assert lists(layout.groups(*axes)) == along(names, ranks, name), name
+
+    @pytest.mark.parametrize("fact", facts("nemo_rl", "worker"), ids=lambda fact: f"{fact['world']}-{fact['given']}")
+    def test_the_mesh_of_a_worker(self, read, fact):
+        layout = self.read(read, fact["world"], fact["given"]).layout
+        assert [list(layout.axes), list(layout.sizes)] == fact["answer"]
+
+    @pytest.mark.parametrize("fact", facts("nemo_rl", "engines"), ids=lambda fact: f"{fact['world']}-{fact['given']}")
+    def test_the_engines(self, read, fact):
+        asked = {"backend": "vllm", "vllm_cfg": fact["given"]}
+        policy = {"dtensor_cfg": {"enabled": True, "tensor_parallel_size": 1, "context_parallel_size": 1}}
+        if "error" in fact:
+            with pytest.raises(DegreeError):
+                self.read(read, fact["world"], policy, asked)
+            return
+        rollout = self.read(read, fact["world"], policy, asked).layout["rollout"]
+        names, ranks = fact["answer"]
+        for name in names:
+            assert lists(rollout.groups(NEMO[name])) == along(names, ranks, name), name
+
+    @pytest.mark.parametrize("fact", facts("nemo_rl", "cluster"), ids=lambda fact: str(fact["given"]))
+    def test_who_trains_and_who_generates(self, read, fact):
+        cluster, asked = fact["given"]["cluster"], fact["given"]["generation"]
+        asked = {**asked, "vllm_cfg": {"tensor_parallel_size": 1, "pipeline_parallel_size": 1}}
+        policy = {"dtensor_cfg": {"enabled": True, "tensor_parallel_size": 1, "context_parallel_size": 1}}
+        world = cluster["gpus_per_node"] * cluster["num_nodes"]
+        if "error" in fact:
+            with pytest.raises(RankatlasError):
+                self.read(read, world, policy, asked, cluster["num_nodes"])
+            return
+        layout = self.read(read, world, policy, asked, cluster["num_nodes"]).layout
+        (train_each, train_nodes), (each, nodes) = fact["answer"]
+        assert layout["train"].world_size == train_each * train_nodes
+        assert layout["rollout"].world_size == each * nodes
+        apart = not asked["colocated"]["enabled"]
+        assert layout["rollout"].first_rank == (layout["train"].world_size if apart else 0)
 
 
 def test_nothing_is_an_atlas_that_has_one_layout(read):

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from rankatlas.checks import check_job
 from rankatlas.dialects import read_config
 from rankatlas.dialects.megatron_names import slips
 from rankatlas.dialects.writing import write_config
@@ -94,3 +95,53 @@ def test_what_the_own_format_does_not_say():
     assert any(loss.startswith("prompts=64 is not written") for loss in losses), losses
     assert any(loss.startswith("responses=5 is not written") for loss in losses), losses
     assert write_config(read_config("dp=2 tp=2"), "rankatlas").losses == []
+
+
+class TestDynamicBatchesOfVerl:
+    """With use_dynamic_bsz verl fills micro-batches up to a number of tokens, and asks for no size of them."""
+
+    def job(self, tmp_path, **actor):
+        content = {"data": {"train_batch_size": 12}, "trainer": {"n_gpus_per_node": 4, "nnodes": 1}}
+        content["actor_rollout_ref"] = {
+            "actor": {"strategy": "fsdp", "ppo_mini_batch_size": 12, "ppo_micro_batch_size_per_gpu": 5, **actor},
+            "rollout": {"tensor_model_parallel_size": 1, "n": 1},
+        }
+        path = tmp_path / "verl.json"
+        path.write_text(json.dumps(content))
+        return read_config(str(path))
+
+    def test_the_size_is_no_fact_and_the_note_says_why(self, tmp_path):
+        job = self.job(tmp_path, use_dynamic_bsz=True, ppo_max_token_len_per_gpu=8192)
+        assert "micro_batch" not in job.settings
+        (note,) = [note for note in job.notes if "ppo_micro_batch_size_per_gpu=5" in note]
+        assert "no effect with use_dynamic_bsz" in note
+        assert "ppo_max_token_len_per_gpu=8192" in note
+        assert any("16384" in note for note in self.job(tmp_path, use_dynamic_bsz=True).notes)
+
+    def test_nothing_is_found_wrong_with_it(self, tmp_path):
+        assert "RA151" in {finding.code for finding in check_job(self.job(tmp_path))}
+        found = check_job(self.job(tmp_path, use_dynamic_bsz=True))
+        assert not [finding for finding in found if "micro_batch" in finding.numbers]
+
+    def test_a_batch_larger_than_the_step_is_no_error_then(self, tmp_path):
+        severities = {
+            on: [
+                finding.severity
+                for finding in check_job(self.job(tmp_path, ppo_mini_batch_size=24, use_dynamic_bsz=on))
+                if finding.code == "RA162"
+            ]
+            for on in (True, False)
+        }
+        assert severities == {True: ["warning"], False: ["error"]}
+
+    def test_off_it_counts(self, tmp_path):
+        job = self.job(tmp_path, use_dynamic_bsz=False)
+        assert job.settings["micro_batch"].value == 5
+        assert not any("use_dynamic_bsz" in note for note in job.notes)
+
+    def test_a_flag_that_waits(self):
+        words = "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.tensor_model_parallel_size=1"
+        words += " trainer.n_gpus_per_node=8 trainer.nnodes=1 actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=5"
+        job = read_config(f"{words} actor_rollout_ref.actor.use_dynamic_bsz=$DYN")
+        assert "micro_batch" not in job.settings
+        assert any("waits for DYN" in note for note in job.notes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from rankatlas.dialects import read_config
@@ -93,7 +95,7 @@ class TestWhatMayBeSet:
             "TP=2\nread -r TP",
             "TP=2\nread -r A TP <<< $X",
             "TP=2\nunset TP",
-            "TP=2\neval TP=4",
+            "TP=2\neval TP=$X",
             'TP=2\neval "TP=$X"',
             "TP=2\nprintf -v TP %d $X",
             "TP=2\n((TP=X*2))",
@@ -128,9 +130,28 @@ class TestWhatMayBeSet:
             ("f() { X=1; }\nTP=4", 4),
             ("f()\n{\n X=1\n}\nTP=4", 4),
             ("run 2>&1\nTP=4", 4),
+            ("eval TP=4", 4),
+            ("X='TP=4'; eval $X", 4),
+            ("X='export TP=$Y'; Y=4; eval \"$X\"", 4),
+            ("TP=2; ( { TP=4; } )", 2),
+            ("TP=2; ( ( TP=4 ) )", 2),
+            ("TP=2; ( if true; then TP=4; fi )", 2),
+            ("TP=2; ( ( TP=4 ); TP=8 ); X=1", 2),
+            ("TP=1; TP+=6", 16),
+            ('A=1; A="$A"6; TP=$A', 16),
         ],
     )
     def test_it_is_known(self, script, text, size):
+        assert read_config(script(text + LAUNCH.replace("8 pre", "16 pre"))).layout.size("tp") == size
+
+    @pytest.mark.parametrize(
+        ("text", "size"),
+        [
+            ('A=2; B=$A; A="$A"4; A="$B"; TP=$A', 2),
+            ('A=2; ( A="$A"4 ); A="$A"; TP=$A', 2),
+        ],
+    )
+    def test_what_grew_elsewhere_stays_as_it_was(self, script, text, size):
         assert read_config(script(text + LAUNCH)).layout.size("tp") == size
 
     def test_options_that_a_condition_adds(self, script):
@@ -152,3 +173,100 @@ class TestWhatFollows:
         assert read_config(words, sets={"OPTS": ""}).layout.size("tp") == 2
         with pytest.raises(RankatlasError):
             read_config(words.replace("-size 2", "-size"), sets={"OPTS": ""})
+
+
+START = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 8 --tensor-model-parallel-size "
+
+
+class TestEval:
+    @pytest.mark.parametrize(
+        "how", ["eval $CMD", 'eval "$CMD"', "eval ${CMD}", 'A=eval\nB="$CMD"\neval "$B"', '{ eval "$CMD"; }']
+    )
+    @pytest.mark.parametrize(
+        "text", [f'CMD="{START}2"', f"CMD='{START}2'", f'TP=2\nCMD="{START}$TP"', f"TP=2\nCMD='{START}$TP'"]
+    )
+    def test_the_command_that_it_starts(self, script, how, text):
+        job = read_config(script(f"{text}\n{how}\n"))
+        assert str(job.layout) == "pp=1 dp=4 cp=1 tp=2"
+
+    def test_quotes_inside_count_when_it_is_evaluated(self):
+        given = read_script("CMD='python x.py --name \"a b\" --tp 2'\neval $CMD", "x", {})
+        assert given.values_ == {"name": "a b", "tp": 2}
+
+    def test_what_is_not_known_stays_so(self, script):
+        path = script(f'CMD="{START}$TP --seq-length $(cat x)"\neval "$CMD"')
+        with pytest.raises(SourceError, match="tensor_model_parallel_size waits for TP") as error:
+            read_config(path)
+        assert "--set TP" in str(error.value)
+        assert read_config(path, sets={"TP": "4"}).layout.size("tp") == 4
+
+    def test_a_default_stays_one(self, script):
+        job = read_config(script(f'CMD="{START}${{TP:-2}}"\neval $CMD'))
+        assert "default of ${TP}" in next(fact.origin for fact in job.facts if fact.name == "tp")
+
+    def test_it_says_the_line(self, script):
+        job = read_config(script(f'CMD="{START}2"\n\neval $CMD'))
+        assert next(fact.origin for fact in job.facts if fact.name == "tp") == "given, line 4"
+
+    def test_one_inside_another_and_no_end(self):
+        assert read_script("A='eval $B'\nB='python x.py --tp 2'\neval $A", "x", {}).values_ == {"tp": 2}
+        assert dict(read_script("A='eval $A'\neval $A", "x", {})) == {}
+        assert dict(read_script("A='eval $A $A $A $A'\n" + "eval $A\n" * 1000, "x", {})) == {}
+
+    def test_blocks_that_it_opens_end_with_it(self, script):
+        assert read_config(script("eval 'if x; then A=1'\nTP=4" + LAUNCH)).layout.size("tp") == 4
+
+    def test_nothing_in_a_script_can_pose_as_known(self):
+        given = read_script("CMD='python x.py --tp \0X\0 --pp 2'\neval $CMD", "x", {})
+        assert given.values_ == {"tp": "X", "pp": 2}
+
+
+def filled(line, head="", tail="\npython t.py --tp 2 $A\n"):
+    return head + line * (((1 << 18) - len(head) - len(tail)) // len(line)) + tail
+
+
+HOSTILE = {
+    "grows": filled('A="$A --x 1"\n'),
+    "grows by adding": filled('A+=" --x 1"\n'),
+    "an array grows": filled("A+=(--x 1)\n"),
+    "grows in a branch": filled('if x; then A="$A --x"; fi\n'),
+    "two grow by each other": filled('A="$A$B"\nB="$A"\n', "A=x\nB=y\n"),
+    "used again and again": filled("echo $A\n", 'A="' + "--x 1 " * 1000 + '"\n'),
+    "doubled": filled('A="$A$A"\n', "A=xx\n"),
+    "one long text": filled("abc\n", 'A="', '"\npython t.py --tp 2\n'),
+    "escapes": filled("\\a", "A=", "\npython t.py --tp 2\n"),
+    "directives": filled("#SBATCH --nodes=4\n"),
+    "documents": "".join(f"cat <<E{at}\nx\nE{at}\n" for at in range(12000)),
+    "documents without an end": "cat " + "<<E " * 60000 + "\n" + "x\n" * 5000,
+    "evaluated": filled('eval "A=3"\n'),
+    "subshells": filled("(", "", "\npython t.py --tp 2\n"),
+    "commands": filled("python train.py --tp 2\n"),
+    "words": filled("$B ", "python t.py --tp 2 ", "\n"),
+}
+
+
+class TestBounds:
+    @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+    def test_a_whole_script_is_read_in_bounded_time(self, text):
+        """Some 0.2 s to 1 s; what grew with the square of the script took minutes."""
+        began = time.process_time()
+        try:
+            read_script(text[: 1 << 18], "run.sh", {})
+        except SourceError as error:
+            assert "give the command that it starts itself" in str(error)  # noqa: PT017
+        assert time.process_time() - began < 8
+
+    def test_what_grows_is_whole(self):
+        text = 'A="--o-0 0"\n' + "".join(f'A="$A --o-{at} {at}"\n' for at in range(1, 2000))
+        given = read_script(text + "python t.py $A", "x", {})
+        assert len(given) == 2000
+        assert given.at("o_1999") == 1999
+
+    def test_beyond_the_bound_it_is_not_known(self):
+        text = 'A="--x 1"\n' + 'A="$A --y 2"\n' * 20000
+        given = read_script(f"{text}python t.py --tensor-model-parallel-size $A", "x", {})
+        assert given.unresolved == {"tensor_model_parallel_size": ("A, too long a value",)}
+
+    def test_more_words_than_are_read(self):
+        given = read_script("python t.py " + "--x 1 " * 4000, "x", {})
+        assert any("8,002 words, of which the first 5,000 are read" in note for note in given.notes)

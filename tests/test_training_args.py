@@ -285,7 +285,9 @@ def test_an_unknown_topo_order_is_refused(order):
 
 
 def test_axes_that_five_names_cannot_hold_are_refused():
-    with refused(ArgumentsError, "context_parallel_degree=2", "cp axis", names=("context_parallel_degree",)):
+    with refused(
+        ArgumentsError, "context_parallel_degree=2", "sep_parallel_degree=2", names=("context_parallel_degree",)
+    ):
         settle({"context_parallel_degree": 2}, 8)
     with refused(ArgumentsError, "expert_parallel_degree=4", "Atlas", names=("expert_parallel_degree",)):
         settle({"expert_parallel_degree": 4}, 8)

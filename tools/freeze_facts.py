@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peers import PeerUnavailable, ensure, peer, repository
+from peers import NEMO_RL, PeerUnavailable, ensure, peer, repository
 
 LARGEST = 400_000  # bytes; beyond that a table is no longer something that people review
 
@@ -49,9 +49,13 @@ TABLES: tuple[Table, ...] = (
     Table("deepspeed", "deepspeed", "deepspeed_facts.py"),
     Table("deepspeed_experts", "deepspeed", "deepspeed_experts_facts.py"),
     Table("paddle_experts", "paddle", "paddle_experts_facts.py"),
+    Table("paddle_fleet", "paddle", "paddle_fleet_facts.py", ("fleet",)),
+    Table("paddleformers_fleet", "paddleformers-fleet", "paddle_fleet_facts.py", ("paddleformers",)),
+    Table("paddlenlp_fleet", "paddlenlp-fleet", "paddle_fleet_facts.py", ("paddlenlp",)),
     Table("torchtitan", "torchtitan", "torchtitan_facts.py"),
     Table("accelerate", "accelerate", "accelerate_facts.py"),
     Table("verl", "verl", "verl_facts.py"),
+    Table("nemo_rl", "nemo-rl", "nemo_rl_facts.py", (NEMO_RL,)),
     Table("paddle", "paddle", "paddle_facts.py"),
     Table("torch", "torch", "torch_facts.py"),
     Table("jax", "jax", "jax_facts.py"),

@@ -25,6 +25,7 @@ from pathlib import Path
 TORCH = "torch==2.13.0"
 NUMPY = "numpy==2.4.6"
 NUMPY1 = "numpy==1.26.4"
+NEMO_RL = "7ea279abfbeb698b092856d0dab61e7cf39bc909"
 
 
 class PeerUnavailable(RuntimeError):
@@ -109,8 +110,11 @@ ENVIRONMENTS: tuple[Environment, ...] = (
         ),
         (("torch", "2.13.0"), ("torchtitan", "0.3.0"), ("accelerate", "1.15.0"), ("verl", "0.9.1")),
     ),
+    # The trainers beside it for their source: what they tell fleet, and what they then ask fleet's classes.
     Environment(
-        "paddle", ((NUMPY, "paddlepaddle==3.3.1", "setuptools<81"),), (("paddlepaddle", "3.3.1"), ("numpy", "2.4.6"))
+        "paddle",
+        ((NUMPY, "paddlepaddle==3.3.1", "setuptools<81"), ("--no-deps", "paddlenlp==2.8.1", "paddleformers==1.2.0")),
+        (("paddlepaddle", "3.3.1"), ("numpy", "2.4.6"), ("paddlenlp", "2.8.1"), ("paddleformers", "1.2.0")),
     ),
     Environment("jax", ((NUMPY, "jax==0.10.2", "jaxlib==0.10.2"),), (("jax", "0.10.2"), ("numpy", "2.4.6"))),
 )
@@ -129,10 +133,14 @@ PEERS: tuple[Peer, ...] = (
     Peer("megatron", "torch", "megatron-core", "0.16.0", "megatron.core.parallel_state"),
     Peer("deepspeed", "torch", "deepspeed", "0.19.8", "deepspeed.runtime.pipe.topology"),
     Peer("paddle", "paddle", "paddlepaddle", "3.3.1", "paddle.distributed.fleet.base.topology"),
+    Peer("paddleformers-fleet", "paddle", "paddleformers", "1.2.0", "paddleformers/trainer/training_args.py", False),
+    Peer("paddlenlp-fleet", "paddle", "paddlenlp", "2.8.1", "paddlenlp/trainer/training_args.py", False),
     Peer("torch", "torch", "torch", "2.13.0", "torch.distributed.device_mesh"),
     Peer("torchtitan", "launchers", "torchtitan", "0.3.0", "torchtitan.distributed.parallel_dims"),
     Peer("accelerate", "launchers", "accelerate", "1.15.0", "accelerate.parallelism_config"),
     Peer("verl", "launchers", "verl", "0.9.1", "verl/workers/engine_workers.py", False),
+    # The registry has an empty placeholder of that name: a commit of its source, see tools/facts/nemo_rl_facts.py.
+    Peer("nemo-rl", "launchers", "nemo-rl", NEMO_RL, "nemo_rl/algorithms/grpo.py", False),
     Peer("jax", "jax", "jax", "0.10.2", "jax.sharding"),
     Peer("colossalai", "torch", "colossalai", "0.5.0", "colossalai/cluster/process_group_mesh.py", False),
 )

@@ -8,7 +8,8 @@ from rankatlas.core import Group, Mesh, Ranks
 from rankatlas.errors import CoordinateError
 
 # Which axes split the data, the sequence, the layers: the field's names for them, in the order a data rank is composed.
-DATA_AXES = ("dp", "data", "dp_replicate", "dp_shard", "fsdp", "sharding")
+# Paddle's moe_sharding is the outer part of sharding; Megatron's weight shards (gtp_remat) read data of their own.
+DATA_AXES = ("dp", "data", "dp_replicate", "dp_shard", "fsdp", "moe_sharding", "sharding", "gtp_remat")
 SEQUENCE_AXES = ("cp", "sep", "sp")
 PIPELINE_AXES = ("pp", "pipe")
 _TENSOR_AXES = ("tp", "mp", "tensor", "model")
@@ -21,10 +22,16 @@ _MODEL_AXES = (*PIPELINE_AXES, *_TENSOR_AXES, *SEQUENCE_AXES)
 def data_axes(mesh: Mesh) -> tuple[str, ...]:
     """The axes of `mesh` along which ranks read different data, in composing order (first is major).
 
+    Beside an expert axis moe_sharding is none: there it is where experts lie, and the chart of the dense layers says
+    who reads what.
+
     >>> data_axes(Mesh(sharding=2, pp=2, dp=2))
     ('dp', 'sharding')
+    >>> data_axes(Mesh(moe_sharding=2, pp=2, sharding=2)), data_axes(Mesh(moe_sharding=2, pp=2, ep=4))
+    (('moe_sharding', 'sharding'), ())
     """
-    return tuple(axis for axis in DATA_AXES if axis in mesh.axes)
+    experts = any(axis in mesh.axes for axis in _EXPERT_AXES)
+    return tuple(axis for axis in DATA_AXES if axis in mesh.axes and not (experts and axis in _AMONG_EXPERTS))
 
 
 def axis_role(name: str) -> str | None:
@@ -64,7 +71,8 @@ def unknown_axes(mesh: Mesh) -> tuple[str, ...]:
     >>> unknown_axes(Mesh(pipe=2, data=2, model=2)), unknown_axes(Mesh(dp=2, rows=4))
     ((), ('rows',))
     """
-    return tuple(axis for axis in mesh.axes if mesh.size(axis) > 1 and axis not in (*DATA_AXES, *_MODEL_AXES))
+    known = (*data_axes(mesh), *_MODEL_AXES)
+    return tuple(axis for axis in mesh.axes if mesh.size(axis) > 1 and axis not in known)
 
 
 def pipeline_axis(mesh: Mesh) -> str | None:

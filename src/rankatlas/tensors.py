@@ -15,7 +15,7 @@ from rankatlas.errors import AxisError, PartialTensorError
 
 DATA_AXES = ("dp", "sharding", "cp")
 # Other names of data axes: a mesh that has them needs them named, or gradients would silently stay unsummed.
-OTHER_DATA_AXES = ("dp_replicate", "dp_shard", "fsdp", "data", "edp", "efsdp")
+OTHER_DATA_AXES = ("dp_replicate", "dp_shard", "fsdp", "data", "edp", "efsdp", "moe_sharding", "gtp_remat")
 
 
 class TensorLayout:
@@ -115,7 +115,7 @@ class TensorLayout:
 
         Raises PartialTensorError when the tensor is already partial along one of them, UnknownAxisError for an axis of
         `also` that the mesh lacks, AxisError when the mesh has data axes of other names (dp_replicate, dp_shard, fsdp,
-        data, edp, efsdp) and `data` does not say which, RankError.
+        data, edp, efsdp, moe_sharding, gtp_remat) and `data` does not say which, RankError.
 
         >>> norm = TensorLayout(Mesh(dp=2, tp=2), replicated=("dp", "tp"))
         >>> norm.gradient_group(0).ranks, norm.gradient_group(0, also=("tp",)).ranks

@@ -96,17 +96,24 @@ class Arguments:
         )
         run([ast.fix_missing_locations(function)], self._namespace, self.path)
 
-    def ask(self, world: int, given: dict[str, Any]) -> dict[str, Any]:
-        """One configuration; what it leaves out has the peer's default."""
-        names = (*self.dialect.sizes[1:], *self.dialect.extra)
+    def settled(self, world: int, given: dict[str, Any]) -> SimpleNamespace | Exception:
+        """The arguments once their sizes are settled, or what the peer raised."""
         arguments = SimpleNamespace(**self.defaults | given)
         self._world = world
         self._said.clear()
-        fact: dict[str, Any] = {"kind": "arguments", "world": world, "given": given}
         try:
             self._namespace["settle"](arguments)
         except Exception as error:
-            fact["error"] = error_of(error)
+            return error
+        return arguments
+
+    def ask(self, world: int, given: dict[str, Any]) -> dict[str, Any]:
+        """One configuration; what it leaves out has the peer's default."""
+        names = (*self.dialect.sizes[1:], *self.dialect.extra)
+        fact: dict[str, Any] = {"kind": "arguments", "world": world, "given": given}
+        arguments = self.settled(world, given)
+        if isinstance(arguments, Exception):
+            fact["error"] = error_of(arguments)
         else:
             result: dict[str, Any] = {name: getattr(arguments, name, None) for name in (self.dialect.sizes[0], *names)}
             result["use_hybrid_parallel"] = arguments.use_hybrid_parallel

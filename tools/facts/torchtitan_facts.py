@@ -41,7 +41,7 @@ def main() -> None:
     torch.manual_seed(0)
     dice = random.Random(8)
     facts: list[dict[str, Any]] = []
-    while len(facts) < 48:
+    while len(facts) < 72:
         given = {
             "pp": dice.choice((1, 1, 2)),
             "dp_replicate": dice.choice((1, 1, 2)),

@@ -4,7 +4,8 @@
 
 verl imports a whole serving stack, so its `create_device_mesh` is compiled as it stands, with a torch function in its
 namespace that keeps what it was asked ("fsdp": world, size, names, shape). The rollout's mesh is made inside a method:
-the statements of it that settle the shape are compiled as well ("rollout": given, names, shape, or the error).
+the statements of it that settle the shape are compiled as well ("rollout": given, names, shape, or the error). Of the
+engine's own method that makes the mesh of sequences the whole is run ("ulysses": world, size, names, shape).
 """
 
 from __future__ import annotations
@@ -46,6 +47,33 @@ def rollout(world: int, given: dict[str, int]) -> list[Any]:
     raise LookupError("no rollout mesh in verl")
 
 
+class Asked(list):
+    """What torch was asked for, in the place of the mesh that it would give."""
+
+    def __getitem__(self, name: Any) -> Any:
+        return SimpleNamespace(get_group=lambda: None) if isinstance(name, str) else super().__getitem__(name)
+
+
+def ulysses(world: int, size: int) -> Any:
+    path = installed_file("verl", "verl/workers/engine/fsdp/transformer_impl.py")
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    wanted = ("_init_device_mesh", "get_data_parallel_size")
+    methods = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in wanted]
+    for method in methods:  # the mesh is asked for under torch's name, which the namespace gives
+        method.body = [one for one in method.body if not isinstance(one, ast.ImportFrom)]
+    engine = ast.ClassDef(name="Engine", bases=[], keywords=[], body=list(methods), decorator_list=[])
+    namespace = {
+        "torch": SimpleNamespace(distributed=SimpleNamespace(get_world_size=lambda: world)),
+        "create_device_mesh": lambda world_size, fsdp_size: None,
+        "device_name": "cpu",
+        "init_device_mesh": lambda device, mesh_shape, mesh_dim_names: Asked([list(mesh_dim_names), list(mesh_shape)]),
+    }
+    made = run([ast.fix_missing_locations(engine)], namespace, path)["Engine"]()
+    made.engine_config = SimpleNamespace(fsdp_size=-1, ulysses_sequence_parallel_size=size)
+    made._init_device_mesh()
+    return made.ulysses_device_mesh
+
+
 def _bodies(node: ast.AST) -> list[list[ast.stmt]]:
     return [getattr(inner, "body") for inner in ast.walk(node) if isinstance(getattr(inner, "body", None), list)]
 
@@ -68,6 +96,9 @@ def main() -> None:
             "pipeline_model_parallel_size": dice.choice((1, 1, 2)),
         }
         facts.append({"kind": "rollout", "world": world, "given": given} | answer(rollout, world, given))
+    for _ in range(24):
+        world, size = dice.choice((4, 8, 12, 16, 32)), dice.choice((1, 2, 2, 4, 4))
+        facts.append({"kind": "ulysses", "world": world, "size": size} | answer(ulysses, world, size))
     deliver(facts)
 
 

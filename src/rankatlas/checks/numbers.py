@@ -8,7 +8,7 @@ from typing import Any
 
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.sizes import divisors
-from rankatlas.derived import DATA_AXES, PIPELINE_AXES
+from rankatlas.derived import PIPELINE_AXES, data_axes
 from rankatlas.job import Fact, Job
 
 # Role → the names axes of that role have.
@@ -26,9 +26,6 @@ EXPERT_ROLES: Mapping[str, tuple[str, ...]] = {
 # Where the data of training is split: verl's Ulysses has a chart for that.
 DENSE_CHARTS = ("ulysses", "dense", "train_dense", "train", "actor")
 EXPERT_CHARTS = ("expert", "train_expert", "sparse", "train_sparse", "experts", "moe")
-# Megatron's weight shards read data of their own, and so does the part of Paddle's sharding that lies outside the
-# pipeline where there are experts: its data is split over moe_sharding × sharding.
-_SPLIT_DATA = (*DATA_AXES, "gtp_remat", "moe_sharding")
 # Of reinforcement learning.
 _OF_STEPS = ("prompts", "responses", "rollout_tp", "rollout_pp", "rollout_dp")
 _DERIVED = ("data size", "batch mesh")  # origins of batches that a reader computed
@@ -84,7 +81,7 @@ class Numbers:
             if axes[role]:
                 size = prod(mesh.size(axis) for axis in axes[role])
                 facts.append(Fact(role, size, origins.get(axes[role][0], "the layout")))
-        axes["dp"] = tuple(axis for axis in mesh.axes if axis in _SPLIT_DATA)
+        axes["dp"] = tuple(axis for axis in mesh.axes if axis in data_axes(mesh))
         facts.append(Fact("dp", prod(mesh.size(axis) for axis in axes["dp"]), "the layout"))
         chart = expert or mesh
         for role, names in EXPERT_ROLES.items():

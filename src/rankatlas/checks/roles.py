@@ -71,10 +71,11 @@ def samples(numbers: Numbers) -> Iterator[Finding]:
 def mini_batches(numbers: Numbers) -> Iterator[Finding]:
     """RA162: the samples of a step are no multiple of the batch of one optimizer step.
 
-    verl raises ValueError where the batch is larger than the step (`ActorConfig.validate`, verl 0.9.1).
+    verl raises ValueError where the batch is larger than the step, unless its micro-batches are dynamic, and so not
+    known (`ActorConfig.validate`, verl 0.9.1).
 
     >>> from rankatlas.job import Fact
-    >>> given = {"prompts": 64, "responses": 2, "global_batch": 256, "dp": 8}
+    >>> given = {"prompts": 64, "responses": 2, "global_batch": 256, "dp": 8, "micro_batch": 1}
     >>> found = next(mini_batches(Numbers([Fact(name, size, "given") for name, size in given.items()], format="verl")))
     >>> found.severity, found.numbers["legal"], [dict(fix.changes) for fix in found.fixes]
     ('error', [8, 16, 32, 64, 128], [{'global_batch': 128}, {'global_batch': 64}, {'prompts': 128}])
@@ -93,7 +94,8 @@ def mini_batches(numbers: Numbers) -> Iterator[Finding]:
         each, _ = _taken_at_once(numbers)
         step = lcm(batch // gcd(batch, responses), each // gcd(each, responses))
         fixes += [Fix({"prompts": value}) for value in _around(prompts, step)]
-    severity = "error" if numbers.written("verl") and batch > samples else "warning"
+    refused = numbers.written("verl") and batch > samples and numbers.get("micro_batch") is not None
+    severity = "error" if refused else "warning"
     yield Finding("RA162", severity, facts, fixes)
 
 

@@ -37,17 +37,20 @@ class Item(NamedTuple):
     @property
     def text(self) -> str:
         """The word without marks."""
-        return MARK.sub("", self.held)
+        held = self.held
+        return MARK.sub("", held) if "\0" in held or "\2" in held else held
 
     @property
     def waits(self) -> tuple[str, ...]:
         """The names of what is not known in it."""
+        if "\0" not in self.held:
+            return ()
         return tuple(name.replace(_BLANK, " ") for name in re.findall("\0([^\0]*)\0", self.held))
 
     @property
     def origin(self) -> str | None:
         """Where a value came from that the script itself does not give."""
-        found = re.search("\2([^\2]*)\2", self.held)
+        found = re.search("\2([^\2]*)\2", self.held) if "\2" in self.held else None
         return found.group(1).replace(_BLANK, " ") if found else None
 
 

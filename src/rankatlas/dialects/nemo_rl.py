@@ -90,16 +90,32 @@ def _shares(given: Given, asked: int | None) -> tuple[int, int, int, list[str]]:
     if given.at(f"{_GENERATION}.colocated.enabled") is not False:
         world = asked or each * nodes
         return world, 0, world, notes
-    theirs = given.size(f"{_OTHERS}.gpus_per_node"), given.size(f"{_OTHERS}.num_nodes")
-    ranks = (theirs[0] or 0) if nodes == 1 else (theirs[1] or 0) * each
+    ranks = _engines_alone(given, each, nodes)
     world = (asked or each * nodes) - ranks
-    if ranks < 1 or world < 1:
+    if world < 1:
         raise ArgumentsError(
-            f"generation on ranks of its own needs {_OTHERS}: gpus_per_node below {each} on one node, else num_nodes"
-            f" below {nodes}; got gpus_per_node={theirs[0]}, num_nodes={theirs[1]}",
-            names=(_OTHERS,),
+            f"generation takes {ranks} ranks of its own, and none of {asked} is left to train", names=(_OTHERS,)
         )
     return world, world, ranks, [*notes, f"generation has {ranks} ranks of its own, numbered from {world} on"]
+
+
+def _engines_alone(given: Given, each: int, nodes: int) -> int:
+    """How many ranks of a cluster generate where training has the others.  Raises ArgumentsError as `setup` does."""
+    gpus, count = given.size(f"{_OTHERS}.gpus_per_node"), given.size(f"{_OTHERS}.num_nodes")
+    if nodes == 1:
+        fits, needed = gpus is not None and gpus < each and count in (None, 1), f"gpus_per_node from 1 to {each - 1}"
+        ranks = gpus or 0
+    else:
+        fits = gpus == each and count is not None and count < nodes
+        needed = f"gpus_per_node {each}, as of the cluster, and num_nodes from 1 to {nodes - 1}"
+        ranks = (count or 0) * each
+    if fits:
+        return ranks
+    raise ArgumentsError(
+        f"generation on ranks of its own, of a cluster with num_nodes={nodes} and gpus_per_node={each}, needs in"
+        f" {_OTHERS}: {needed}; got gpus_per_node={gpus}, num_nodes={count}",
+        names=(_OTHERS,),
+    )
 
 
 def _size(given: Given, name: str, path: str) -> Fact:

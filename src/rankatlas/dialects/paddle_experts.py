@@ -90,6 +90,10 @@ def layout_of(
     Raises ArgumentsError where fleet refuses.
     """
     moe, whole, cp = sizes["moe_sharding"], sizes["sharding"], sizes["cp"]
+    if "moe_sharding" not in order:
+        raise ArgumentsError(
+            f"ep={sizes['ep']} ({facts['ep'].origin}): fleet needs moe_sharding in the order as well", names=("order",)
+        )
     for axis in ("dp", "sep"):
         if sizes[axis] > 1:
             raise ArgumentsError(
@@ -111,6 +115,7 @@ def layout_of(
     first = order.index("moe_sharding") < order.index("pp")
     notes = []
     inner = whole // moe
+    shared: tuple[str, ...] = ("pp",)
     if first and sizes["pp"] > 1 and min(moe, inner) > 1:
         if inner % cp:
             raise ArgumentsError(
@@ -118,22 +123,30 @@ def layout_of(
                 f" sharding={inner}; no axis of one mesh is that: choose a cp that divides the inner sharding",
                 names=(_CP,),
             )
-        axes = [("moe_sharding", moe), ("pp", sizes["pp"]), ("sharding", inner // cp), ("cp", cp), ("mp", sizes["mp"])]
-        shared: tuple[str, ...] = ("moe_sharding", "pp")
+        block = [("moe_sharding", moe), ("pp", sizes["pp"]), ("sharding", inner // cp), ("cp", cp)]
+        shared = ("moe_sharding", "pp")
         notes.append("a sharding group is over moe_sharding and sharding" + (" and cp" if cp > 1 else ""))
     else:
-        parts = [("sharding", whole // cp), ("cp", cp)]
-        pipe = [("pp", sizes["pp"])]
-        axes = [*(parts + pipe if first and inner == 1 else pipe + parts), ("mp", sizes["mp"])]
-        shared = ("pp",)
-        if not first and min(moe, sizes["pp"]) > 1:
-            notes.append(
-                f"fleet 3.3 makes overlapping sharding groups here, and leaves ranks out: with pp={sizes['pp']} outside"
-                f" moe_sharding={moe} it joins groups of different stages; sharding_first avoids it"
-            )
+        parts, pipe = [("sharding", whole // cp), ("cp", cp)], [("pp", sizes["pp"])]
+        block = parts + pipe if first and inner == 1 else pipe + parts
+    model = [("mp", sizes["mp"])]
+    axes = block + model if order.index("pp") < order.index("mp") else model + block
+    names = [axis for axis in order if axis in ("pp", "moe_sharding", "ep")]
     dense = Mesh.from_axes([axis for axis in axes if axis[0] != "cp" or cp > 1])
-    names = ("moe_sharding", "pp", "ep") if first else ("pp", "moe_sharding", "ep")
     expert = Mesh.from_axes([(axis, sizes[axis]) for axis in names])
+    before = {"pp": not first, "mp": order.index("mp") < order.index("pp")}
+    outside = [f"{axis}={sizes[axis]}" for axis, there in before.items() if there and sizes[axis] > 1]
+    if outside and moe > 1:
+        notes.append(
+            f"fleet 3.3 makes overlapping sharding groups here, and stops on the ranks that it leaves out: with"
+            f" {' and '.join(outside)} outside moe_sharding={moe} it joins groups that do not belong together;"
+            " sharding_first avoids it"
+        )
+    if dense.stride("pp") != expert.stride("pp") and sizes["pp"] > 1:
+        shared = tuple(axis for axis in shared if axis != "pp")
+        notes.append(
+            "pp of the dense chart and pp of the expert chart are other groups; fleet communicates along the latter"
+        )
     if cp > 1:
         notes.append(f"cp={cp} divides sharding: a sharding group is over sharding and cp")
     return Atlas(dense=dense, expert=expert, shared=shared), notes

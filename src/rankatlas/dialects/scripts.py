@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from itertools import pairwise
 
 from rankatlas.dialects.arithmetic import assigned, integer
-from rankatlas.dialects.given import Given, nested
-from rankatlas.dialects.launch_options import MARK, OPTION, SHORT, Item, elastic, mark, options, world_of_launcher
-from rankatlas.dialects.literals import value_of
-from rankatlas.dialects.shell_builtins import changed
-from rankatlas.dialects.shell_words import Word, commands
+from rankatlas.dialects.given import Given
+from rankatlas.dialects.launch_options import OPTION, SHORT, Item, mark
+from rankatlas.dialects.shell_blocks import CLOSES, Blocks
+from rankatlas.dialects.shell_builtins import SETTING, changed
+from rankatlas.dialects.shell_launches import Launches, may_start
+from rankatlas.dialects.shell_values import UnknownError, Value, Variables, default, goes_on, raw
+from rankatlas.dialects.shell_words import MARKS, Word, commands
 from rankatlas.errors import SourceError, shown
 
-_MOST_TEXT = 1 << 18  # characters of a script
-_MOST_OPTIONS = 5000
+_MOST_TEXT = 1 << 18  # characters of a script, and of all that it evaluates
 _MOST_OPENED = 64  # blocks that begin in one command
-_MOST_EXPANDED = 100_000  # characters of one value with its variables filled in
+_MOST_ITEMS = 5000  # of one array
+_MOST_EVALS = 4  # inside one another
 _AN_OPTION = re.compile(r"(?:^|\s)(?:--[a-z][\w.-]*(?:=|\s)|'?\+{0,2}[a-z]\w*\.[\w.]+=)")
 _A_START = re.compile(
     r"^[ \t]*(?:\w+=\S*[ \t]+)*"
@@ -26,33 +28,10 @@ _A_START = re.compile(
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _DIRECTIVE = re.compile(r"^#(?:SBATCH|PBS)\s+(.*)$", re.MULTILINE)
-_CLOSES = ("fi", "done", "esac")
 _DECLARE = ("export", "declare", "local", "readonly", "typeset")
 _BEFORE = (*_DECLARE, "then", "else", "do", "env", "!", "time")
 _SURE = ("cd", "echo", "mkdir", "set", "true", ":", "source", ".", "ulimit", "unset")
 _A_COMMAND = re.compile(r"(torchrun|deepspeed|accelerate|python[\d.]*|\.py)\s.*?(--|\w\.\w+=)", re.DOTALL)
-_LAUNCHERS = re.compile(
-    r"(^|/)(torchrun|deepspeed|accelerate|srun|mpirun|python[\d.]*|fleetrun)$|\.py$"
-    r"|^torch\.distributed|^paddle\.distributed"
-)
-
-
-class _Launch(NamedTuple):
-    """The options of one command, and `loose`: what else its words wait for, with the line."""
-
-    values: dict[str, Any]
-    lines: dict[str, int]
-    unresolved: dict[str, tuple[str, ...]]
-    origins: dict[str, str]
-    loose: dict[str, int]
-
-
-class _UnknownError(Exception):
-    """A value that waits for variables; `names` are theirs."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        super().__init__()
-        self.names = names
 
 
 def is_script(text: str) -> bool:
@@ -76,19 +55,26 @@ def is_script(text: str) -> bool:
 def read_script(text: str, source: str, sets: Mapping[str, str]) -> Given:
     """The options of the last command that starts a training, and what its launcher says of ranks.
 
-    Variables have the values the script gives them outside branches, or those of `sets`, which win.  Nothing is
-    executed: what `$(…)`, a branch or the environment would fill in stays unresolved.  Cost: O(text).
+    Variables have the values the script gives them outside branches, or those of `sets`, which win; the text of an
+    `eval` is read like the script around it.  Nothing is executed: what `$(…)`, a branch or the environment would fill
+    in stays unresolved.  Cost: O(text), and the text that its variables make.
 
-    Raises SourceError (too long).
+    Raises SourceError (too long, or variables that make too much text).
 
     >>> read_script("TP=2\\npython pretrain.py --tp $TP --pp $PP", "run.sh", {"PP": "4"}).values_
     {'tp': 2, 'pp': 4}
+    >>> read_script("CMD='python pretrain.py --tp 2'\\neval $CMD", "run.sh", {}).values_
+    {'tp': 2}
     """
     if len(text) > _MOST_TEXT:
         raise SourceError(f"{shown(source)} is larger than 256 KiB, too large for a script", source=source)
-    script = _Script(sets)
+    text = MARKS.sub("", text)
+    script = _Script(Variables({name: MARKS.sub("", value) for name, value in sets.items()}, source))
+    place, line = 0, 1
     for match in _DIRECTIVE.finditer(text):
-        script.directive(match.group(1), text.count("\n", 0, match.start()) + 1)
+        line += text.count("\n", place, match.start())
+        place = match.start()
+        script.directive(match.group(1), line)
     for words in commands(text):
         script.command(words)
     return script.given(source)
@@ -97,22 +83,19 @@ def read_script(text: str, source: str, sets: Mapping[str, str]) -> Given:
 class _Script:
     """What is known after the commands read so far."""
 
-    def __init__(self, sets: Mapping[str, str]) -> None:
-        self.sets = sets
-        self.used: set[str] = set()
-        self.variables: dict[str, list[Item]] = {}
-        self.blocks: list[tuple[str, bool, dict[str, list[Item] | None]]] = []  # kind, whether a branch, old values
-        self.branches = 0  # how many of them are branches
-        self.pending = False  # whether the next block is a function's
-        self.chained = False  # whether the command runs only if another succeeded or failed
+    def __init__(self, variables: Variables) -> None:
+        self.variables = variables
+        self.blocks = Blocks()
+        self.launches = Launches()
         self.succeeds = False  # whether the last command cannot fail
-        self.launches: list[_Launch] = []
-        self.bare = False  # whether the last one was options alone
         self.slurm: dict[str, int] = {}
-        self.lines: dict[str, int] = {}
         self.notes: list[str] = []
+        self.evals = 0  # how many stand inside one another
+        self.evaluated = 0  # characters
 
-    # What the script sets
+    def given(self, source: str) -> Given:
+        """Everything about the last launch."""
+        return self.launches.given(source, self.notes, self.variables.sets, self.variables.used, self.slurm)
 
     def directive(self, rest: str, line: int) -> None:
         """`#SBATCH --nodes=4`, which says how many ranks there will be."""
@@ -120,60 +103,68 @@ class _Script:
             name = SHORT.get(f"-{option}", option).replace("-", "_")
             if name in ("nodes", "ntasks", "ntasks_per_node", "gpus_per_node") and value.split(":")[-1].isdigit():
                 self.slurm[name] = int(value.split(":")[-1][:18])
-                self.lines.setdefault(name, line)
 
-    def command(self, words: list[Word]) -> None:  # noqa: PLR0912
+    def command(self, words: list[Word]) -> None:
         """One simple command: it sets variables, opens or closes a branch, or starts something."""
-        self._chain(words[0].after)
+        self.blocks.follow(words[0].after, self.succeeds)
+        self.succeeds = False
+        words, condition = self._opened(words)
+        while words:
+            ends = self.blocks.ends(words)
+            if ends:
+                self._run(words[:ends], condition)
+            if ends < len(words):
+                self._close()
+            words = words[ends + 1 :]
+
+    def _opened(self, words: list[Word]) -> tuple[list[Word], bool]:  # noqa: PLR0912
+        """What stands behind the words that open and close blocks, and whether it is a condition."""
         condition = False
         for _ in range(_MOST_OPENED):
             if not words or words[0].quoted:
                 break
             first = words[0].text
             texts = [word.text for word in words[:3]]
-            if first in (*_CLOSES, "}"):
+            if first in CLOSES:
                 self._close()
-                return
-            if texts[:2] == ["(", "("]:
+                return [word for word in words[1:] if word.text in ("(", ")")], False
+            if first == "((":
                 self._calculate(_inside(words), words[0].line)
-                return
+                return [], False
             if first == "function" or texts[1:] == ["(", ")"]:
-                self.pending, words = True, words[2 if first == "function" else 3 :]
+                self.blocks.pending, words = True, words[2 if first == "function" else 3 :]
             elif first in ("{", "("):
-                self._open(first, self.chained or self.pending)
-                self.pending, words = False, words[1:]
+                self.blocks.open_group(first)
+                words = words[1:]
             elif first in ("for", "select", "case"):
-                self._open(first, True)
+                self.blocks.open(first)
                 if first != "case" and len(words) > 1 and words[1].text.isidentifier():
                     self._lose(words[1].text, "set by a loop", words[0].line)
                 words = words[next((at + 1 for at, word in enumerate(words) if word.text == "in"), len(words)) :]
                 if first != "case":
-                    return
+                    return [], False
             elif first in ("if", "while", "until", "elif"):
                 condition, words = True, words[1:]
                 if first != "elif":
-                    self._open(first, True)
+                    self.blocks.open(first)
             elif first in _BEFORE:
                 words = words[1:]
                 while first in _DECLARE and words and re.fullmatch(r"[-+][A-Za-z]+", words[0].text):
                     words = words[1:]
                 self.succeeds = first in _DECLARE
             else:
-                end = self._pattern(words)
+                end = self.blocks.pattern(words)
                 if not end:
                     break
                 words = words[end:]
-        ends = len(words)
-        if self.blocks and self.blocks[-1][0] == "(":
-            texts = [word.text for word in words]
-            if texts.count(")") > texts.count("("):
-                ends = len(texts) - 1 - texts[::-1].index(")")
-        if ends:
-            self._run(words[:ends], condition)
-        if ends < len(words):
-            self._close()
+        return words, condition
 
-    def _run(self, words: list[Word], condition: bool) -> None:  # noqa: PLR0912
+    def _close(self) -> None:
+        """The innermost block ends; what a subshell set is forgotten."""
+        for name, value in self.blocks.close().items():
+            self.variables.write(name, value)
+
+    def _run(self, words: list[Word], condition: bool) -> None:
         """A command without the words that open a block: its assignments, and what it sets or starts."""
         rest = self._assign(words)
         if not rest:
@@ -182,82 +173,85 @@ class _Script:
         first = rest[0].text
         self.succeeds = first in _SURE
         if first in ("source", ".") and len(rest) > 1:
-            self.notes.append(f"line {rest[0].line} runs another script, which is not read: {shown(_raw(rest[1]))}")
-            return
-        if first == "let":
+            self.notes.append(f"line {rest[0].line} runs another script, which is not read: {shown(raw(rest[1]))}")
+        elif first == "let":
             for word in rest[1:]:
-                self._calculate(_raw(word), word.line)
+                self._calculate(raw(word), word.line)
         elif first == ":":
-            for kind, name, fallback in (piece for word in rest[1:] for piece in word.pieces):
-                if kind == "variable" and fallback is not None and name not in self.variables and not self.branches:
-                    self._write(name, [Item(self._default(name, fallback, rest[0].line), rest[0].line)])
-        elif first == "unset" and not self.branches and not self.chained:
+            self._defaults(rest)
+        elif first == "unset" and not self.blocks.unsure:
             for word in rest[1:]:
                 if word.text in self.variables:
                     self._write(word.text, None)
-        else:
-            how, names = changed(first, [_raw(word) for word in rest[1:]])
+        elif first != "eval" or not self._evaluate(rest, condition):
+            how, names = changed(first, [raw(word) for word in rest[1:]]) if first in SETTING else ("", [])
             for name in names:
                 self._lose(name, how, rest[0].line)
-            if not condition and (not names or first == "eval"):
-                self._launch(rest)
+            if not condition and (not names or first == "eval") and may_start(rest):
+                items = [item for word in rest for item in self.variables.expand(word)]
+                self._quoted(items)
+                self.launches.add(items)
 
-    def _chain(self, after: str) -> None:
-        """Whether the next command runs in any case, given the operator before it."""
-        if after in ("&&", "||"):
-            self.chained = self.chained or after == "||" or not self.succeeds
-        elif after != "|":
-            self.chained = False
-        self.succeeds = False
+    def _defaults(self, words: list[Word]) -> None:
+        """`: ${NAME:=value}` sets NAME unless it is set."""
+        for kind, name, fallback in (piece for word in words[1:] for piece in word.pieces):
+            if kind == "variable" and fallback is not None and name not in self.variables and not self.blocks.unsure:
+                self._write(name, Value([Item(default(name, fallback, words[0].line), words[0].line)]))
 
-    def _open(self, kind: str, branch: bool) -> None:
-        self.blocks.append((kind, branch, {}))
-        self.branches += branch
+    def _evaluate(self, words: list[Word], condition: bool) -> bool:
+        """Read the text of an `eval` as commands; False where it is nested too deep or too long for that."""
+        line = words[0].line
+        text = " ".join(self.variables.fill(word) for word in words[1:])
+        self.evaluated += len(text)
+        if condition or self.evals == _MOST_EVALS or self.evaluated > _MOST_TEXT:
+            return False
+        self.evals += 1
+        depth = len(self.blocks)
+        for place, inner in enumerate(commands(text)):
+            if not place:
+                inner[0].after = "|"  # it runs if the eval does
+            for word in inner:
+                word.line = line
+            self.command(inner)
+        while len(self.blocks) > depth:
+            self._close()
+        self.evals -= 1
+        return True
 
-    def _close(self) -> None:
-        """The innermost block ends; what a subshell set is forgotten."""
-        if self.blocks:
-            kind, branch, before = self.blocks.pop()
-            self.branches -= branch
-            for name, items in before.items() if kind == "(" else ():
-                self._write(name, items)
+    def _quoted(self, items: list[Item]) -> None:
+        """A note on `bash -c "torchrun …"`, whose words are one word here."""
+        for before, item in pairwise(items):
+            if not before.held.endswith("c") and before.held != "eval":
+                continue
+            if (re.fullmatch(r"-[a-z]*c", before.text) or before.text == "eval") and _A_COMMAND.search(item.text):
+                self.notes.append(
+                    f"line {item.line} starts a command in quotes, which is not looked into:"
+                    f" {shown(item.text[:80])}; give that command itself"
+                )
 
-    def _pattern(self, words: list[Word]) -> int:
-        """How many words the pattern of a case takes, 0 where none stands here."""
-        if not self.blocks or self.blocks[-1][0] != "case":
-            return 0
-        for place, word in enumerate(words):
-            if word.text == ")":
-                return place + 1
-            if word.text == "(" and place:
-                return 0
-        return 0
+    # What the script sets
 
-    def _write(self, name: str, items: list[Item] | None) -> None:
-        if self.blocks:
-            self.blocks[-1][2].setdefault(name, self.variables.get(name))
-        if items is None:
-            self.variables.pop(name, None)
-        else:
-            self.variables[name] = items
+    def _write(self, name: str, value: Value | None) -> None:
+        self.blocks.remember(name, self.variables.get(name))
+        self.variables.write(name, value)
 
     def _lose(self, name: str, how: str, line: int) -> None:
         """The value of a variable is not known from here on."""
-        if name not in self.sets:
-            self._write(name, [Item(mark("\0", f"{name}, {how} on line {line}"), line)])
+        if name not in self.variables.sets:
+            self._write(name, Value([Item(mark("\0", f"{name}, {how} on line {line}"), line)]))
 
     def _calculate(self, text: str, line: int) -> None:
         """`((TP *= 2))` and `let`."""
         for name, expression in assigned(text):
             try:
-                if self.branches or self.chained:
+                if self.blocks.unsure:
                     raise SourceError("in a branch", source="")
-                value = str(integer(expression, self._number))
-            except (SourceError, _UnknownError):
-                self._lose(name, "set in a branch" if self.branches or self.chained else "calculated", line)
+                value = str(integer(expression, self.variables.number))
+            except (SourceError, UnknownError):
+                self._lose(name, "set in a branch" if self.blocks.unsure else "calculated", line)
             else:
-                if name not in self.sets:
-                    self._write(name, [Item(value, line)])
+                if name not in self.variables.sets:
+                    self._write(name, Value([Item(value, line)]))
 
     def _assign(self, words: list[Word]) -> list[Word]:
         """Take the assignments a command begins with; what follows them."""
@@ -268,209 +262,54 @@ class _Script:
             if not match or word.pieces[0][0] != "text":
                 break
             name, adds = match.groups()
-            value = Word(word.line)
-            value.pieces = [("text", word.text[match.end() :], None), *word.pieces[1:]]
-            value.quoted = word.quoted
+            rest = word.text[match.end() :]
+            pieces = [("text", rest, None), *word.pieces[1:]] if rest or len(word.pieces) == 1 else word.pieces[1:]
+            value = Word(word.line, pieces, quoted=word.quoted)
             place += 1
-            values = [value]
+            values, listed = [value], False
             if place < len(words) and words[place].text == "(" and len(value.pieces) == 1 and not value.text:
                 end = next((at for at in range(place, len(words)) if words[at].text == ")"), len(words))
-                values, place = words[place + 1 : end], end + 1
-            self._set(name, values, bool(adds))
+                values, listed, place = words[place + 1 : end], True, end + 1
+            self._set(name, values, bool(adds), listed)
         return words[place:]
 
-    def _set(self, name: str, values: list[Word], adds: bool) -> None:
-        if name in self.sets:
+    def _set(self, name: str, values: list[Word], adds: bool, listed: bool) -> None:
+        """`NAME=…` and `NAME+=…`; `listed` where the values stand in brackets."""
+        if name in self.variables.sets:
             return
-        unsure = self.branches or self.chained
-        if unsure and not adds and name in self.variables and self._same(name, values):
-            return
-        held = self.variables.get(name, []) if adds or (unsure and _goes_on(name, values)) else []
-        if unsure:
+        held = self.variables.get(name)
+        continues = held is not None and goes_on(name, values)
+        if self.blocks.unsure:
+            if not adds and not continues and held is not None and self._same(held, values):
+                return
             line = values[0].line if values else 0
-            self._write(name, [*held, Item(mark("\0", f"{name}, set in a branch on line {line}"), line)])
-            return
-        expanded = [self._expand(word) for word in values]
-        self._write(name, [*held, *(item for items in expanded for item in items)][:_MOST_OPTIONS])
-
-    def _same(self, name: str, values: list[Word]) -> bool:
-        return self.variables[name] == [item for word in values for item in self._expand(word)]
-
-    # What a word holds
-
-    def _expand(self, word: Word) -> list[Item]:
-        """The items a word becomes; a lone variable that holds several stays several."""
-        if len(word.pieces) == 1 and word.pieces[0][0] == "variable":
-            name = word.pieces[0][1]
-            if name in self.variables and name not in self.sets:
-                items = self.variables[name]
-                found = [item for one in items for item in ([one] if word.quoted else _split(one))]
-                return [item for item in found if item.text or item.waits]
-            if name in self.sets and self.sets[name].startswith("-"):  # options, whatever quotes stand around them
-                return _split(Item(self._value("variable", name, None, word.line), word.line))
-        text = ""
-        for kind, what, fallback in word.pieces:
-            try:
-                text += self._value(kind, what, fallback, word.line)
-            except _UnknownError as unknown:
-                text += "".join(mark("\0", name) for name in unknown.names)
-            if len(text) > _MOST_EXPANDED:
-                text = mark("\0", "too long a value")
-                break
-        item = Item(text, word.line)
-        return _split(item) if not word.quoted and _has_variable(word) else [item]
-
-    def _value(self, kind: str, what: str, fallback: str | None, line: int) -> str:
-        """The text of one piece.  Raises _UnknownError."""
-        if kind == "text":
-            return MARK.sub("", what)
-        if kind == "arithmetic":
-            try:
-                return str(integer(what, self._number))
-            except SourceError:
-                raise _UnknownError((f"$(({what[:40]}))",)) from None
-        if kind != "variable":
-            raise _UnknownError((what if len(what) < 40 else f"{what[:40]}…",))
-        if what in self.sets:
-            self.used.add(what)
-            return mark("\2", f"given: --set {what}") + self.sets[what]
-        if what in self.variables:
-            items = self.variables[what]
-            if sum(len(item.held) for item in items) > _MOST_EXPANDED:
-                raise _UnknownError((f"{what}, too long a value",))
-            return " ".join(item.held for item in items)
-        if fallback is not None and "$" not in fallback and "`" not in fallback:
-            return self._default(what, fallback, line)
-        raise _UnknownError((what,))
-
-    @staticmethod
-    def _default(name: str, fallback: str, line: int) -> str:
-        if "$" in fallback or "`" in fallback:
-            return mark("\0", name)
-        return mark("\2", f"default of ${{{name}}}, line {line}") + fallback.strip("\"'")
-
-    def _number(self, name: str) -> int:
-        item = Item(self._value("variable", name, None, 0))
-        if item.waits:
-            raise _UnknownError(item.waits)
-        if not re.fullmatch(r"\d{1,18}", item.text.strip()):
-            raise _UnknownError((name,))
-        return int(item.text)
-
-    # What the script starts
-
-    def _launch(self, words: list[Word]) -> None:
-        items = [item for word in words for item in self._expand(word)][:_MOST_OPTIONS]
-        texts = [item.text for item in items if item.text]
-        self._quoted(items)
-        if not any(map(_LAUNCHERS.search, texts)) and not (texts and OPTION.match(texts[0])):
-            return
-        launch = _Launch({}, {}, {}, {}, {wait: item.line for item in items if not item.text for wait in item.waits})
-        for name, option, held in options(items):
-            waits = tuple(dict.fromkeys(wait for item in held for wait in item.waits))
-            launch.values.pop(name, None)
-            launch.unresolved.pop(name, None)
-            if waits:
-                launch.unresolved[name] = waits
-            else:
-                found = [value_of(item.text) for item in held]
-                launch.values[name] = True if not found else found[0] if len(found) == 1 else found
-            launch.lines[name] = option.line
-            origin = next((item.origin for item in held if item.origin), None)
-            if origin:
-                launch.origins[name] = origin
-        if not launch.lines:
-            return
-        bare = bool(OPTION.match(texts[0]))
-        if bare and self.bare:  # a list of options, one on each line
-            last = self.launches[-1]
-            last.values.update(launch.values)
-            last.lines.update(launch.lines)
-            last.unresolved.update(launch.unresolved)
-            last.origins.update(launch.origins)
-            last.loose.update(launch.loose)
+            lost = Item(mark("\0", f"{name}, set in a branch on line {line}"), line)
+            grown = held.grown([lost], glued=False) if held is not None and (adds or continues) else Value([lost])
+            self._write(name, grown)
+        elif held is not None and not listed and not adds and _only_grows(name, values[0]):
+            more = Word(values[0].line, values[0].pieces[1:], quoted=True)
+            self._write(name, held.grown(self.variables.expand(more), glued=True))
         else:
-            self.launches.append(launch)
-        self.bare = bare
-
-    def _quoted(self, items: list[Item]) -> None:
-        """A note on `bash -c "torchrun …"`, whose words are one word here."""
-        for place, item in enumerate(items):
-            before = items[place - 1].text if place else ""
-            if (re.fullmatch(r"-[a-z]*c", before) or before == "eval") and _A_COMMAND.search(item.text):
+            items = [item for word in values for item in self.variables.expand(word)]
+            if len(items) > _MOST_ITEMS:
                 self.notes.append(
-                    f"line {item.line} starts a command in quotes, which is not looked into:"
-                    f" {shown(item.text[:80])}; give that command itself"
+                    f"line {values[0].line} sets {name} to {len(items):,} words, of which {_MOST_ITEMS:,} are read"
                 )
+            value = items[:_MOST_ITEMS]
+            grown = held.grown(value, glued=not listed and held.single) if held is not None and adds else Value(value)
+            self._write(name, grown)
 
-    def given(self, source: str) -> Given:
-        """Everything about the last launch."""
-        if not self.launches:
-            return Given({}, source=source, kind="script", notes=self.notes)
-        values, lines, unresolved, origins, loose = self.launches[-1]
-        notes = list(self.notes)
-        if len(self.launches) > 1:
-            notes.append(
-                f"{len(self.launches)} commands have options; the last one, on line {min(lines.values())}, is read"
-            )
-        inside = {name for names in unresolved.values() for name in names}
-        for wait, line in loose.items():
-            if wait not in inside:
-                notes.append(
-                    f"what {wait} adds to the options on line {line} is not known; --set {wait.split(',')[0]}=… says it"
-                )
-        rest = {name: text for name, text in self.sets.items() if name not in self.used}
-        own = {name: value_of(text) for name, text in rest.items()}
-        unresolved = {name: waits for name, waits in unresolved.items() if name not in own}
-        nodes = elastic({**values, **own})
-        if nodes is not None:
-            unresolved["nnodes"] = (
-                f"the number of nodes: {nodes} is elastic and may be any from its least to its most",
-            )
-        world = world_of_launcher({**values, **own}, unresolved, self.slurm)
-        if world is not None:
-            values.setdefault("launcher.world_size", world[0])
-            origins["launcher.world_size"] = world[1]
-        given = Given(
-            nested(values),
-            source=source,
-            kind="script",
-            lines=lines,
-            unresolved=unresolved,
-            origins=origins,
-            notes=notes,
-        )
-        return given.with_settings(rest) if rest else given
+    def _same(self, held: Value, values: list[Word]) -> bool:
+        return held.items == [item for word in values for item in self.variables.expand(word)]
 
 
-def _goes_on(name: str, values: list[Word]) -> bool:
-    """Whether a value is `"$NAME …"`, the old one and more words."""
-    if len(values) != 1:
-        return any(("variable", name, None) in word.pieces for word in values)
-    pieces = values[0].pieces
-    place = next((at for at, piece in enumerate(pieces) if piece[:2] == ("variable", name)), None)
-    if place is None:
-        return False
-    beside = pieces[:place][-1:] + pieces[place + 1 : place + 2]
-    return any(kind == "text" and re.search(r"^\s|\s$", text) for kind, text, _ in beside)
+def _only_grows(name: str, value: Word) -> bool:
+    """Whether a value is `"$NAME…"`: what the variable holds, and more behind it."""
+    return len(value.pieces) > 1 and value.pieces[0] == ("variable", name, None)
 
 
 def _inside(words: list[Word]) -> str:
     """What stands between `((` and `))`."""
-    texts = [_raw(word) for word in words]
+    texts = [raw(word) for word in words]
     end = len(texts) - 2 if texts[-2:] == [")", ")"] else len(texts)
-    return " ".join(texts[2:end])
-
-
-def _has_variable(word: Word) -> bool:
-    return any(piece[0] != "text" for piece in word.pieces)
-
-
-def _split(item: Item) -> list[Item]:
-    """The words a text becomes when a shell fills it in outside quotes."""
-    parts = [item._replace(held=part.strip("\"'")) for part in item.held.split()]
-    return [part for part in parts if part.text or part.waits]
-
-
-def _raw(word: Word) -> str:
-    return "".join(f"${piece[1]}" if piece[0] == "variable" else piece[1] for piece in word.pieces)
+    return " ".join(texts[1:end])

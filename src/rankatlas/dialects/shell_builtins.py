@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+SETTING = frozenset(("read", "mapfile", "readarray", "getopts", "unset", "printf", "eval"))  # commands that may
 _ASSIGNED = re.compile(r"(?<![\w.-])([A-Za-z_]\w*)\+?=")
 
 

@@ -6,15 +6,20 @@ A word is a list of pieces: ("text", t), ("variable", name, default or None) or 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 Piece = tuple[str, str, "str | None"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]")
 _BRACED = re.compile(r"([A-Za-z_]\w*|[0-9@*])(\[[@*]\])?(?:(:?[-=])(.*))?", re.DOTALL)
+# What is not known, or where a value came from, stands between these in text that a script evaluates.
+MARKS = re.compile("[\0\1\2]")
+_PLAIN = re.compile("[^ \t\r\n;|&()'\"$`\\\\\0\2]+")
+_IN_QUOTES = re.compile('[^"\\\\$`\0\2]+')
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
 _SENDS = re.compile(r"[<>]&")
 _ENDS = "\n;|&"
+_MARKED = "\0\2"
 
 
 class Word:
@@ -23,29 +28,45 @@ class Word:
     `after` is what stands between the command it begins and the one before, such as "&&"; "" for other words.
     """
 
-    __slots__ = ("after", "line", "pieces", "quoted")
+    __slots__ = ("_fresh", "_pieces", "after", "line", "quoted")
 
-    def __init__(self, line: int) -> None:
+    def __init__(self, line: int, pieces: Iterable[Piece] = (), *, quoted: bool = False) -> None:
         self.line = line
-        self.pieces: list[Piece] = []
-        self.quoted = False
+        self._pieces = list(pieces)
+        self._fresh: list[str] = []  # text that is no piece yet, in parts: joining it once keeps long words cheap
+        self.quoted = quoted
         self.after = ""
 
     def add(self, text: str) -> None:
         """More plain text."""
-        if self.pieces and self.pieces[-1][0] == "text":
-            self.pieces[-1] = ("text", self.pieces[-1][1] + text, None)
-        else:
-            self.pieces.append(("text", text, None))
+        self._fresh.append(text)
+
+    def put(self, kind: str, what: str, fallback: str | None = None) -> None:
+        """A piece that a shell fills in."""
+        self.pieces.append((kind, what, fallback))
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """What it is made of; plain text that stands together is one piece."""
+        if self._fresh:
+            text = "".join(self._fresh)
+            self._fresh.clear()
+            if self._pieces and self._pieces[-1][0] == "text":
+                text = self._pieces.pop()[1] + text
+            self._pieces.append(("text", text, None))
+        return self._pieces
 
     @property
     def text(self) -> str:
         """The plain text at the start of the word."""
-        return self.pieces[0][1] if self.pieces and self.pieces[0][0] == "text" else ""
+        pieces = self.pieces
+        return pieces[0][1] if pieces and pieces[0][0] == "text" else ""
 
 
 def commands(text: str) -> Iterator[list[Word]]:
-    """The simple commands of a script, one list of words each; "(" and ")" are words of their own.  Cost: O(text).
+    """The simple commands of a script, one list of words each; "(", "((" and ")" are words of their own.
+
+    Cost: O(text).
 
     >>> [[piece for piece in word.pieces] for word in next(commands("run --tp ${TP:-2} # x"))][2]
     [('variable', 'TP', '2')]
@@ -109,9 +130,10 @@ class _Reader:
                         continue
                 return words
             elif char in "()":
-                self.place += 1
+                double = not inside and word is None and text.startswith("((", self.place)
+                self.place += 1 + double
                 single = Word(self.line)
-                single.add(char)
+                single.add("((" if double else char)
                 inside = char == "(" and (inside or bool(words and words[-1].text.endswith("=")))
                 words.append(single)
                 word = None
@@ -144,14 +166,21 @@ class _Reader:
             self._dollar(word)
         elif char == "`":
             end = self._find("`", self.place + 1)
-            word.pieces.append(("unknown", self.text[self.place : end + 1], None))
+            word.put("unknown", self.text[self.place : end + 1])
             self._move(end + 1)
+        elif char in _MARKED:
+            self._mark(word)
         else:
-            start = self.place
-            self.place += 1
-            while self.place < len(self.text) and self.text[self.place] not in " \t\r\n;|&()'\"$`\\":
-                self.place += 1
-            word.add(self.text[start : self.place])
+            match = _PLAIN.match(self.text, self.place + 1)
+            end = match.end() if match else self.place + 1
+            word.add(self.text[self.place : end])
+            self.place = end
+
+    def _mark(self, word: Word) -> None:
+        """A mark stays whole, whatever characters stand in it."""
+        end = self._find(self.text[self.place], self.place + 1) + 1
+        word.add(self.text[self.place : end])
+        self.place = min(end, len(self.text))
 
     def _double(self, word: Word) -> None:
         word.quoted = True
@@ -166,9 +195,13 @@ class _Reader:
                 self._dollar(word)
             elif char == "`":
                 self._piece(word)
+            elif char in _MARKED:
+                self._mark(word)
             else:
-                word.add(char)
-                self._move(self.place + 1)
+                match = _IN_QUOTES.match(self.text, self.place)
+                end = match.end() if match else self.place + 1
+                word.add(self.text[self.place : end])
+                self._move(end)
         if not word.pieces:  # "" is a word too
             word.add("")
         self.place += 1
@@ -177,24 +210,24 @@ class _Reader:
         text, start = self.text, self.place
         if text.startswith("$((", start):
             end = self._closing(start + 1, "(", ")")
-            word.pieces.append(("arithmetic", text[start + 3 : max(start + 3, end - 2)], None))
+            word.put("arithmetic", text[start + 3 : max(start + 3, end - 2)])
             self._move(end)
         elif text.startswith("$(", start):
             end = self._closing(start + 1, "(", ")")
-            word.pieces.append(("unknown", text[start:end], None))
+            word.put("unknown", text[start:end])
             self._move(end)
         elif text.startswith("${", start):
             end = self._closing(start + 1, "{", "}")
             match = _BRACED.fullmatch(text, start + 2, end - 1)
             if match:
-                word.pieces.append(("variable", match.group(1), match.group(4)))
+                word.put("variable", match.group(1), match.group(4))
             else:
-                word.pieces.append(("unknown", text[start:end], None))
+                word.put("unknown", text[start:end])
             self._move(end)
         else:
             match = _NAME.match(text, start + 1)
             if match:
-                word.pieces.append(("variable", match.group(), None))
+                word.put("variable", match.group())
                 self.place = match.end()
             else:
                 word.add("$")
@@ -227,6 +260,15 @@ class _Reader:
     def _skip_documents(self) -> None:
         """Leave out the here-documents that the line before began."""
         for end in self.waiting:
-            match = re.compile(rf"^\t*{end}$", re.MULTILINE).search(self.text, self.place)
-            self._move(match.end() if match else len(self.text))
+            self._move(self._end_of_document(end))
         self.waiting.clear()
+
+    def _end_of_document(self, end: str) -> int:
+        """Behind the line that is `end` alone, or the end of the text."""
+        start = self.place
+        while start < len(self.text):
+            stop = self._find("\n", start)
+            if self.text[start:stop].lstrip("\t") == end:
+                return stop
+            start = stop + 1
+        return len(self.text)

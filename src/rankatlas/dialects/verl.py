@@ -27,6 +27,8 @@ _ENGINE = {
 _WORLD = ("trainer.n_gpus_per_node", "trainer.nnodes")
 _FSDP = f"{_ACTOR}.fsdp_config.fsdp_size"
 _ULYSSES = (f"{_ACTOR}.ulysses_sequence_parallel_size", f"{_ACTOR}.fsdp_config.ulysses_sequence_parallel_size")
+_MICRO, _TOKENS = f"{_ACTOR}.ppo_micro_batch_size_per_gpu", f"{_ACTOR}.ppo_max_token_len_per_gpu"
+_DYNAMIC = f"{_ACTOR}.use_dynamic_bsz"
 _MOST = 1 << 31
 LAYOUT = (*_WORLD, _FSDP, *_ULYSSES, *(path for path, _ in _ENGINE.values()))
 _HOW = "print it resolved: add --cfg job --resolve to the command that starts verl"
@@ -155,9 +157,27 @@ def _batches(given: Given) -> list[Fact]:
     return found
 
 
+def _dynamic(given: Given) -> bool:
+    """Whether micro-batches are filled up to a number of tokens, or may be: then none has a size in samples."""
+    return _DYNAMIC in given.unresolved or bool(given.flag(_DYNAMIC))
+
+
+def _without_effect(given: Given) -> list[str]:
+    """A note on a micro-batch that is given and not taken."""
+    size = given.at(_MICRO)
+    if size is None or not _dynamic(given):
+        return []
+    if _DYNAMIC in given.unresolved:
+        waits = ", ".join(given.unresolved[_DYNAMIC])
+        return [f"whether {_MICRO}={shown(size)} counts depends on {_DYNAMIC}, which waits for {waits}"]
+    tokens = given.at(_TOKENS)
+    most = f"{_TOKENS}={shown(tokens)}" if tokens is not None else f"ppo_max_token_len_per_gpu=16384 ({DEFAULT})"
+    return [f"{_MICRO}={shown(size)} has no effect with use_dynamic_bsz: a micro-batch holds what fits into {most}"]
+
+
 def _settings(given: Given, train: Job) -> tuple[list[Fact], list[str]]:
-    names = {"micro_batch": (f"{_ACTOR}.ppo_micro_batch_size_per_gpu",)}
-    facts, notes = numbers(given, names)
+    facts, notes = numbers(given, {} if _dynamic(given) else {"micro_batch": (_MICRO,)})
+    notes += _without_effect(given)
     mini, each = given.at(f"{_ACTOR}.ppo_mini_batch_size"), given.at(f"{_ROLLOUT}.n")
     if all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in (mini, each)):
         facts.append(Fact("global_batch", mini * each, "ppo_mini_batch_size × rollout.n"))

@@ -98,6 +98,18 @@ _WORDS = ("sharding", "hybrid_parallel_topo_order", "use_expert_parallel", "enab
 _WORDS_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"paddlenlp-2.8": _WORDS, "paddleformers-1.2": (*_WORDS, "reorder_pipeline_priority")}
 )
+# Why a context degree is no layout of these trainers.  PaddleFormers leaves the axis out of the order that it gives to
+# fleet, which so makes no context groups and no class that could tell a place along them.
+_NO_CONTEXT: Mapping[str, str] = MappingProxyType(
+    {
+        "paddlenlp-2.8": "PaddleNLP 2.8 has no context axis, and later releases give the degree to fleet as its sep"
+        " axis; set sep_parallel_degree={} instead",
+        "paddleformers-1.2": "without experts PaddleFormers 1.2 on Paddle 3.3 makes no context groups, and the trainer"
+        " stops when it asks for its data: \"context_parallel_size > 1 requires 'get_context_parallel_world_size' in"
+        ' hcg", or that sharding is not divisible by it\nset sep_parallel_size={} instead, or'
+        " expert_model_parallel_size and use_expert_parallel",
+    }
+)
 
 
 def read_arguments(
@@ -200,7 +212,7 @@ def _settled(args: object, world_size: int, release: str, auto_parallel: bool) -
             origins["sep"] = origins["cp"]
         order = ORDERS[choice]
     else:
-        _refuse_context_and_experts(args, context, origins)
+        _refuse_context_and_experts(args, context, origins, release)
         order = TRAINER_ORDERS[choice]
         if flag(args, "use_expert_parallel"):
             order = _expert_order(args, release, order)
@@ -305,13 +317,10 @@ def _refuse_other_release(args: object, release: str) -> None:
             )
 
 
-def _refuse_context_and_experts(args: object, context: int, origins: Mapping[str, str]) -> None:
+def _refuse_context_and_experts(args: object, context: int, origins: Mapping[str, str], release: str) -> None:
     if context > 1:
-        raise ArgumentsError(
-            f"{origins['cp']}={context}: this trainer lays the context axis inside sharding, which the five axes of a"
-            " Topology cannot show; describe the job as a Mesh with a cp axis instead",
-            names=(origins["cp"],),
-        )
+        key = origins["cp"]
+        raise ArgumentsError(f"{key}={context}: {_NO_CONTEXT[release].format(context)}", names=(key,))
     for key in _EXPERT_KEYS:
         degree = _get(args, key)
         if degree is not None and as_int(degree, key) > 1:

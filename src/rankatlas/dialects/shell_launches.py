@@ -1,0 +1,132 @@
+"""What the commands of a script start: the options of the last one, and what its launcher says of ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rankatlas.dialects.given import Given, nested
+from rankatlas.dialects.launch_options import OPTION, Item, elastic, options, world_of_launcher
+from rankatlas.dialects.literals import value_of
+from rankatlas.dialects.shell_values import has_variable
+from rankatlas.dialects.shell_words import Word
+
+_MOST_OPTIONS = 5000
+LAUNCHERS = re.compile(
+    r"(^|/)(torchrun|deepspeed|accelerate|srun|mpirun|python[\d.]*|fleetrun)$|\.py$"
+    r"|^torch\.distributed|^paddle\.distributed"
+)
+
+
+def may_start(words: list[Word]) -> bool:
+    """Whether a command may be a launch, before its words are filled in: most commands of a script cannot be one."""
+    if has_variable(words[0]) or OPTION.match(words[0].text):
+        return True
+    return any(has_variable(word) or LAUNCHERS.search(word.text) for word in words)
+
+
+class _Launch(NamedTuple):
+    """The options of one command, and `loose`: what else its words wait for, with the line."""
+
+    values: dict[str, Any]
+    lines: dict[str, int]
+    unresolved: dict[str, tuple[str, ...]]
+    origins: dict[str, str]
+    loose: dict[str, int]
+
+
+class Launches:
+    """The last command with options, and how many there were."""
+
+    __slots__ = ("_bare", "_count", "_last", "notes")
+
+    def __init__(self) -> None:
+        self._last: _Launch | None = None
+        self._count = 0
+        self._bare = False  # whether it was options alone
+        self.notes: list[str] = []
+
+    def add(self, items: list[Item]) -> None:
+        """The words of a command; nothing where no launcher is among them, or no option."""
+        texts = [item.text for item in items if item.text]
+        bare = bool(texts) and bool(OPTION.match(texts[0]))
+        if not bare and not any(map(LAUNCHERS.search, texts)):
+            return
+        if len(items) > _MOST_OPTIONS:
+            told = f"line {items[0].line} has {len(items):,} words, of which the first {_MOST_OPTIONS:,} are read"
+            self.notes.append(told)
+            items = items[:_MOST_OPTIONS]
+        launch = _launch(items)
+        if not launch.lines:
+            return
+        if self._last is not None and bare and self._bare:  # a list of options, one on each line
+            for name in launch.lines:
+                self._last.values.pop(name, None)
+                self._last.unresolved.pop(name, None)
+            self._last.values.update(launch.values)
+            self._last.lines.update(launch.lines)
+            self._last.unresolved.update(launch.unresolved)
+            self._last.origins.update(launch.origins)
+            self._last.loose.update(launch.loose)
+        else:
+            self._last = launch
+            self._count += 1
+        self._bare = bare
+
+    def given(
+        self, source: str, notes: list[str], sets: Mapping[str, str], used: set[str], slurm: Mapping[str, int]
+    ) -> Given:
+        """Everything about the last launch; of `sets` those that no variable took are settings."""
+        notes = [*notes, *dict.fromkeys(self.notes)]
+        if self._last is None:
+            return Given({}, source=source, kind="script", notes=notes)
+        values, lines, unresolved, origins, loose = self._last
+        if self._count > 1:
+            notes.append(f"{self._count} commands have options; the last one, on line {min(lines.values())}, is read")
+        inside = {name for names in unresolved.values() for name in names}
+        for wait, line in loose.items():
+            if wait not in inside:
+                notes.append(
+                    f"what {wait} adds to the options on line {line} is not known; --set {wait.split(',')[0]}=… says it"
+                )
+        rest = {name: text for name, text in sets.items() if name not in used}
+        own = {name: value_of(text) for name, text in rest.items()}
+        unresolved = {name: waits for name, waits in unresolved.items() if name not in own}
+        nodes = elastic({**values, **own})
+        if nodes is not None:
+            unresolved["nnodes"] = (
+                f"the number of nodes: {nodes} is elastic and may be any from its least to its most",
+            )
+        world = world_of_launcher({**values, **own}, unresolved, slurm)
+        if world is not None:
+            values.setdefault("launcher.world_size", world[0])
+            origins["launcher.world_size"] = world[1]
+        given = Given(
+            nested(values),
+            source=source,
+            kind="script",
+            lines=lines,
+            unresolved=unresolved,
+            origins=origins,
+            notes=notes,
+        )
+        return given.with_settings(rest) if rest else given
+
+
+def _launch(items: list[Item]) -> _Launch:
+    launch = _Launch({}, {}, {}, {}, {wait: item.line for item in items if not item.text for wait in item.waits})
+    for name, option, held in options(items):
+        waits = tuple(dict.fromkeys(wait for item in held for wait in item.waits))
+        launch.values.pop(name, None)
+        launch.unresolved.pop(name, None)
+        if waits:
+            launch.unresolved[name] = waits
+        else:
+            found = [value_of(item.text) for item in held]
+            launch.values[name] = True if not found else found[0] if len(found) == 1 else found
+        launch.lines[name] = option.line
+        origin = next((item.origin for item in held if item.origin), None)
+        if origin:
+            launch.origins[name] = origin
+    return launch
