@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rankatlas.checks import codes
+from rankatlas.catalogue import codes
 from rankatlas.cli.main import VERBS
 
 ROOT = Path(__file__).resolve().parent.parent

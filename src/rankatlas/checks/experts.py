@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
+from rankatlas.catalogue import said
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
 
@@ -53,8 +54,8 @@ def _block(numbers: Numbers) -> str:
     ep, etp = numbers["ep"], numbers["etp"]
     if etp == 1:
         return f"ep={ep}"
-    inherited = " (inherited from tp)" if any(word in numbers.origin("etp") for word in _INHERITED) else ""
-    return f"ep={ep} × etp={etp}{inherited} = {ep * etp}"
+    inherited = any(word in numbers.origin("etp") for word in _INHERITED)
+    return said("block.inherited" if inherited else "block.plain", ep=ep, etp=etp, ranks=ep * etp)
 
 
 def count(numbers: Numbers) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rankatlas.checks.catalogue import filled, page_words, words
+from rankatlas.catalogue import filled, in_language, page_words, words
 
 SEVERITIES = ("note", "warning", "error")  # ascending
 
@@ -29,7 +29,10 @@ class Fix:
 
     def to_dict(self, lang: str = "en") -> dict[str, Any]:
         """Plain data for JSON; what the lines replace stands behind them as a comment."""
-        held: dict[str, Any] = {"changes": dict(self.changes), "lines": list(self.lines)}
+        held: dict[str, Any] = {
+            "changes": dict(self.changes),
+            "lines": [in_language(line, lang) for line in self.lines],
+        }
         if self.instead:
             names = "  ".join(self.instead)
             held["instead"] = list(self.instead)
@@ -71,7 +74,7 @@ class Finding:
 
     def told(self, what: str, lang: str = "en") -> str:
         """The `message`, `why` or `title` in a language."""
-        return filled(words(self.code, lang)[what], self.numbers)
+        return filled(words(self.code, lang)[what], self.numbers, lang)
 
     def with_fixes(self, fixes: Iterable[Fix]) -> Finding:
         """The same finding with other fixes."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
+from rankatlas.catalogue import said
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.sizes import divisors
 from rankatlas.derived import DATA_AXES, PIPELINE_AXES
@@ -77,15 +78,15 @@ class Numbers:
         """The numbers of a job; `extra` are settings that the job lacks, such as those of a model's configuration."""
         mesh, expert = dense_mesh(job.layout), expert_mesh(job.layout)
         origins = {fact.name.removeprefix("train."): fact.origin for fact in job.facts}
-        facts = [Fact("world", mesh.world_size, "the layout")]
+        facts = [Fact("world", mesh.world_size, said("layout"))]
         axes: dict[str, tuple[str, ...]] = {}
         for role, names in ROLES.items():
             axes[role] = tuple(axis for axis in mesh.axes if axis in names)
             if axes[role]:
                 size = prod(mesh.size(axis) for axis in axes[role])
-                facts.append(Fact(role, size, origins.get(axes[role][0], "the layout")))
+                facts.append(Fact(role, size, origins.get(axes[role][0], said("layout"))))
         axes["dp"] = tuple(axis for axis in mesh.axes if axis in _SPLIT_DATA)
-        facts.append(Fact("dp", prod(mesh.size(axis) for axis in axes["dp"]), "the layout"))
+        facts.append(Fact("dp", prod(mesh.size(axis) for axis in axes["dp"]), said("layout")))
         chart = expert or mesh
         for role, names in EXPERT_ROLES.items():
             if expert is None and role != "ep":
@@ -94,12 +95,12 @@ class Numbers:
             if axis is not None:
                 axes[role] = (axis,)
                 places = (f"expert.{axis}", role, axis)
-                origin = next((origins[name] for name in places if name in origins), "the layout")
+                origin = next((origins[name] for name in places if name in origins), said("layout"))
                 facts.append(Fact(role, chart.size(axis), origin))
         known = {fact.name for fact in facts}
         facts += [fact for fact in job.facts if fact.name not in known and fact.name in _OF_STEPS]
         if isinstance(job.layout, Atlas) and "rollout" in job.layout.charts:
-            facts.append(Fact("rollout_world", job.layout.charts["rollout"].world_size, "the layout"))
+            facts.append(Fact("rollout_world", job.layout.charts["rollout"].world_size, said("layout")))
         facts += job.settings.values()
         there = {fact.name for fact in facts}
         facts += [fact for fact in extra if fact.name not in there]
@@ -148,8 +149,8 @@ class Numbers:
         if not origin and self.format == "notation":
             open_sizes = [f"{names[0]}={open_size}" for open_size in ("?", "-1")]
             inferred = any(text in self.source.split() for text in open_sizes)
-            origin = f"inferred from world size {self['world']}" if inferred else "given"
-        return origin or "the layout"
+            origin = said("inferred.world_size", world=self["world"]) if inferred else said("given.plain")
+        return origin or said("layout")
 
     def label(self, name: str) -> str:
         """A number with the name its source gives it, such as mp=4 for tp."""

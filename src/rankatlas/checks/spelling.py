@@ -8,6 +8,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
+from rankatlas.catalogue import said
 from rankatlas.checks.keys import BRIDGE, KEYS
 from rankatlas.checks.numbers import ROLES, Numbers
 from rankatlas.core import Atlas, Mesh
@@ -207,15 +208,18 @@ def _written(numbers: Numbers, family: str, key: str, value: Any) -> str:
     there = section in _sections(numbers)  # a section that is there already must not be written twice
     if style == "json":
         inner = f'"{name}": {_json(value)}'
-        return (
-            f'"{section}": {{{inner}}}' if section and not there else inner + (f"  # in {section}" if section else "")
-        )
+        return f'"{section}": {{{inner}}}' if section and not there else _placed(inner, section)
     if style == "toml":
-        return f"{name} = {_json(value)}" + (f"  # in [{section}]" if section else "")
+        return _placed(f"{name} = {_json(value)}", f"[{section}]" if section else "")
     if style == "yaml":
         told = f"{name}: {value}" if type(value) is int or _WORD.fullmatch(str(value)) else f"{name}: {_json(value)}"
-        return f"{section}: {{{told}}}" if section and not there else told + (f"  # in {section}" if section else "")
+        return f"{section}: {{{told}}}" if section and not there else _placed(told, section)
     return f'--{key} "{value}"' if isinstance(value, str) and not _WORD.fullmatch(value) else f"--{key} {value}"
+
+
+def _placed(line: str, section: str) -> str:
+    """A line with a comment that says which section it belongs in, if any."""
+    return said("line.in_section", line=line, section=section) if section else line
 
 
 def _json(value: Any) -> str:
@@ -266,7 +270,10 @@ def _own(numbers: Numbers, changes: Mapping[str, Any]) -> list[str] | None:
     if numbers.source.endswith(".json"):
         told = [f'"layout": {_json(new)}'] if new else []
         return [*told, *(f'"{name}": {_json(value)}' for name, value in rest.items())]
-    return [*([f"layout: {new}"] if new else []), *(f"{name}: {value}  # in settings" for name, value in rest.items())]
+    return [
+        *([f"layout: {new}"] if new else []),
+        *(_placed(f"{name}: {value}", "settings") for name, value in rest.items()),
+    ]
 
 
 def _has(numbers: Numbers, name: str) -> bool:

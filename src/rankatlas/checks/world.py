@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from rankatlas.catalogue import Said, said, sentence_of
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
 from rankatlas.core.axis_errors import MOST_RANKS
 from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 
 _MOST_FIXES = 4
-_SAID_ELSEWHERE = ("seeds and groups follow", "etp=")  # by RA181 and RA112
-_EXCLUDE = " exclude each other"  # by RA109
-_UNREAD = ("not understood", "left out", "ignored", "no effect")
+_SAID_ELSEWHERE = ("seeds.other", "noted.etp")  # by RA181 and RA112
+_UNREAD = ("not understood", "left out", "ignored", "no effect")  # words of a third party's reader
 
 
 def product(error: WorldSizeError) -> Finding:
@@ -65,7 +65,7 @@ def degree(error: DegreeError) -> Finding:
         "ranks": error.ranks,
         "remainder": error.remainder,
         "legal": legal,
-        "detail": str(error).partition("\n")[0],
+        "told": getattr(error, "told", said("ranks.some")),
     }
     below = [value for value in legal if value < error.size]
     return Finding("RA107", "error", numbers, [Fix({error.name: value}) for value in below[-1:]])
@@ -77,7 +77,9 @@ def contradiction(error: ArgumentsError) -> Finding:
     >>> contradiction(ArgumentsError("a=1 needs b", names=("a", "b"))).message
     'a=1 needs b'
     """
-    return Finding("RA108", "error", {"detail": str(error).replace("\n", "; "), "names": list(error.names)})
+    sentence = sentence_of(error)
+    detail = sentence if isinstance(sentence, Said) else str(error).replace("\n", "; ")
+    return Finding("RA108", "error", {"detail": detail, "names": list(error.names)})
 
 
 def product_of(numbers: Numbers) -> Iterator[Finding]:
@@ -133,13 +135,15 @@ def sharding(numbers: Numbers) -> Iterator[Finding]:
 def unread(numbers: Numbers) -> Iterator[Finding]:
     """RA104 for what a reader left out, RA105 for what it wants known, RA109 for options that exclude each other."""
     for note in numbers.notes:
-        names, excluded, _ = note.partition(_EXCLUDE)
-        if excluded:
-            yield Finding("RA109", "error", {"names": names.split(", ")})
+        if not isinstance(note, Said):
+            lost = any(words in note for words in _UNREAD)
+        elif note.kind == "exclude":
+            yield Finding("RA109", "error", {"names": note.numbers["names"]})
             continue
-        if note.startswith(_SAID_ELSEWHERE):
+        elif note.code in _SAID_ELSEWHERE:
             continue
-        lost = any(words in note for words in _UNREAD)
+        else:
+            lost = note.kind in ("unread", "ignored")
         yield Finding("RA104" if lost else "RA105", "warning" if lost else "note", {"note": note})
 
 

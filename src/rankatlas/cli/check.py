@@ -53,7 +53,7 @@ def command(
     from rankatlas.checks import SEVERITIES, check_numbers
     from rankatlas.checks.numbers import Numbers
     from rankatlas.cli.refused import refused
-    from rankatlas.views.report import report, report_lines
+    from rankatlas.views.report import report, report_lines, translated
 
     extra = _model(model)
     pages = []
@@ -66,7 +66,7 @@ def command(
             numbers = Numbers.of(job, extra)
             cluster = cluster_given(nodes, hosts, numbers.ranks) or recorded_cluster(job)
             facts = report(numbers, check_numbers(numbers, cluster), cluster, lang)
-        pages.append(facts)
+        pages.append(translated(facts, lang))
     failing = [] if fail_on == "never" else SEVERITIES[SEVERITIES.index(fail_on) :]
     severities = [[finding["severity"] for finding in facts["findings"]] for facts in pages]
     failed = [any(severity in failing for severity in found) for found in severities]

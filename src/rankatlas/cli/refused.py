@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rankatlas.catalogue import Said, said
 from rankatlas.checks import check_numbers, check_refusal
 from rankatlas.checks.keys import KEYS
 from rankatlas.checks.numbers import ROLES, Numbers
@@ -14,7 +15,6 @@ from rankatlas.views.report import report
 
 # What a look at another world than the one asked for can still say: it depends on no data size.
 _OF_ANY_WORLD = ("RA103", "RA104", "RA105", "RA106", "RA12", "RA130", "RA131", "RA14", "RA18")
-_OF_THE_HELP = "the source is of "
 # What a message says that is about our reading: another format, or a layout no mesh can show.
 _OURS = ("--from", "describe the job as", "no axis of one mesh")
 _OF_A_LAYOUT = ("inferred from world", "data size", "batch mesh")  # origins of what only a layout has
@@ -78,8 +78,8 @@ def _laid_over(
 
 def _without_layout(facts: dict[str, Any], rows: list[dict[str, Any]], world: int | None) -> dict[str, Any]:
     """The page without what belongs to the layout that was only a help, such as a note on its world."""
-    notes = [note for note in facts["notes"] if not note.startswith(_OF_THE_HELP)]
-    findings = [one for one in facts["findings"] if not str(one["numbers"].get("note", "")).startswith(_OF_THE_HELP)]
+    notes = [note for note in facts["notes"] if not _of_the_help(note)]
+    findings = [one for one in facts["findings"] if not _of_the_help(one["numbers"].get("note"))]
     return {
         **facts,
         "notation": None,
@@ -92,10 +92,13 @@ def _without_layout(facts: dict[str, Any], rows: list[dict[str, Any]], world: in
 
 
 def _origin(error: RankatlasError, name: str) -> str:
-    """Where a size came from, which the message says in brackets behind it."""
-    _, found, rest = str(error).partition(f"{name}=")
-    before, bracket, origin = rest.partition(" (")
-    return origin.partition(")")[0] if found and bracket and before.isdigit() else "given"
+    origins: dict[str, str] = getattr(error, "origins", {})
+    return origins.get(name, said("given.plain"))
+
+
+def _of_the_help(note: object) -> bool:
+    """Whether a note is about the world that a source was read for, only to know the rest of it."""
+    return isinstance(note, Said) and note.code == "world.other"
 
 
 def _at_another_world(error: WorldSizeError, words: tuple[str, ...], format: str | None) -> Job | None:

@@ -126,7 +126,7 @@ def _mismatch(
     if fixes:
         shown = "; or ".join(" ".join(f"{axis}={size}" for axis, size in fix.items()) for fix in fixes)
         lines.append(f"for {world_size}: {shown}")
-    return WorldSizeError("\n".join(lines), **_facts(fixed, product, world_size, nearest, fixes))
+    return WorldSizeError("\n".join(lines), **_facts(fixed, product, world_size, nearest, fixes), origins=dict(origins))
 
 
 def _fixes(sizes: Mapping[str, int | None], fixed: Mapping[str, int], world_size: int) -> list[dict[str, int]]:

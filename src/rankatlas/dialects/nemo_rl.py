@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rankatlas.catalogue import said
 from rankatlas.core import Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.dialects import megatron
@@ -17,7 +18,7 @@ from rankatlas.dialects.rollouts import rollout_size, told_facts, with_rollout
 from rankatlas.errors import ArgumentsError
 from rankatlas.job import Fact, Job
 
-DEFAULT = "default of NeMo-RL"
+DEFAULT = said("default.of", name="NeMo-RL")
 _DTENSOR, _MEGATRON, _GENERATION = "policy.dtensor_cfg", "policy.megatron_cfg", "policy.generation"
 _ENGINE = {"rollout_pp": "pipeline_parallel_size", "rollout_tp": "tensor_parallel_size"}
 _SPLIT = ("cluster.gpus_per_node", "cluster.num_nodes")
@@ -86,7 +87,7 @@ def _shares(given: Given, asked: int | None) -> tuple[int, int, int, list[str]]:
         return asked, 0, asked, []
     notes = []
     if asked is not None and asked != each * nodes:
-        notes.append(f"the source is of {each * nodes} ranks (cluster); it is read for {asked}")
+        notes.append(said("world.other", found=each * nodes, origin="cluster", asked=asked))
     if given.at(f"{_GENERATION}.colocated.enabled") is not False:
         world = asked or each * nodes
         return world, 0, world, notes
@@ -95,11 +96,12 @@ def _shares(given: Given, asked: int | None) -> tuple[int, int, int, list[str]]:
     world = (asked or each * nodes) - ranks
     if ranks < 1 or world < 1:
         raise ArgumentsError(
-            f"generation on ranks of its own needs {_OTHERS}: gpus_per_node below {each} on one node, else num_nodes"
-            f" below {nodes}; got gpus_per_node={theirs[0]}, num_nodes={theirs[1]}",
+            said(
+                "refused.generation", path=_OTHERS, each=each, nodes=nodes, their_each=theirs[0], their_nodes=theirs[1]
+            ),
             names=(_OTHERS,),
         )
-    return world, world, ranks, [*notes, f"generation has {ranks} ranks of its own, numbered from {world} on"]
+    return world, world, ranks, [*notes, said("noted.generation", ranks=ranks, first=world)]
 
 
 def _size(given: Given, name: str, path: str) -> Fact:
@@ -124,7 +126,7 @@ def _train(given: Given, world: int) -> Job:
     sizes: dict[str, int | None] = {"dp_replicate": facts["dp_replicate"].value, "dp": None}
     sizes |= {axis: facts[axis].value for axis in ("cp", "tp")}
     settled = resolve(sizes, world, origins={axis: fact.origin for axis, fact in facts.items()})
-    facts["dp"] = Fact("dp", settled["dp"], f"inferred from world {world}")
+    facts["dp"] = Fact("dp", settled["dp"], said("inferred.world", world=world))
     axes = [axis for axis in ("dp_replicate", "dp", "cp", "tp") if axis != "dp_replicate" or settled[axis] > 1]
     inner = given.at(_DTENSOR)
     known = ["tensor_parallel_size", "context_parallel_size"]
@@ -134,7 +136,7 @@ def _train(given: Given, world: int) -> Job:
         source=given.source,
         facts=[facts[axis] for axis in axes],
         notes=not_understood(inner, known, before=f"{_DTENSOR}.") if isinstance(inner, Mapping) else [],
-        settings=[Fact("zero_stage", 3, "FSDP2"), Fact("fsdp", "FSDP2", f"given: {_DTENSOR}")],
+        settings=[Fact("zero_stage", 3, "FSDP2"), Fact("fsdp", "FSDP2", said("given.key", key=_DTENSOR))],
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rankatlas.catalogue import said
 from rankatlas.core import parse_layout
 from rankatlas.errors import SourceError, shown
 from rankatlas.job import SETTINGS, Fact, Job
@@ -44,7 +45,8 @@ def read(content: Mapping[str, Any], source: str, world_size: int | None) -> Job
         raise SourceError(f"seed in {shown(source)} is an integer, not {shown(seed)}", source=source)
     read_layout = parse_layout(layout, world)
     charts = [read_layout] if not hasattr(read_layout, "charts") else list(read_layout.charts.values())
-    facts = {axis: Fact(axis, mesh.size(axis), "given: layout") for mesh in charts for axis in mesh.axes}
+    origin = said("given.key", key="layout")
+    facts = {axis: Fact(axis, mesh.size(axis), origin) for mesh in charts for axis in mesh.axes}
     return Job(
         read_layout,
         format="rankatlas",
@@ -74,7 +76,7 @@ def _settings(given: object, source: str) -> list[Fact]:
             }
             told = wanted.get(name, "text" if name in _WORDS else "a positive integer")
             raise SourceError(f"settings.{name} in {shown(source)} is {told}, not {shown(value)}", source=source)
-        facts.append(Fact(name, value, f"given: settings.{name}"))
+        facts.append(Fact(name, value, said("given.key", key=f"settings.{name}")))
     return facts
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 
+from rankatlas.catalogue import said
 from rankatlas.core import Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.dialects.given import Given
@@ -18,7 +19,7 @@ from rankatlas.job import Fact, Job
 
 _AXES = ("dp", "pp", "sharding", "sep", "cp", "mp", "ep", "moe_sharding")
 _ORDER = ("dp", "pp", "sharding", "sep", "cp", "mp")
-DEFAULT = "default of Paddle's fleet 3.3"
+DEFAULT = said("default.of", name="Paddle fleet 3.3")
 
 
 def is_fleet(given: Given) -> bool:
@@ -47,8 +48,12 @@ def read(given: Given, world_size: int | None) -> Job:
     wrong = not isinstance(order, list) or any(axis not in _AXES for axis in order) or len(set(order)) != len(order)
     if wrong or missing:
         raise ArgumentsError(
-            f"order lists axes of {', '.join(_AXES)}, each once, and all of degree above 1; got {shown(order)}"
-            + (f", without {', '.join(missing)}" if missing else ""),
+            said(
+                "refused.order",
+                axes=_AXES,
+                order=shown(order),
+                missing=said("refused.without", names=missing) if missing else "",
+            ),
             names=("order",),
         )
     sizes: dict[str, int | None] = {axis: facts[axis].value for axis in order}
@@ -58,7 +63,7 @@ def read(given: Given, world_size: int | None) -> Job:
         if world is not None:
             settled = resolve(sizes, world, origins={axis: facts[axis].origin for axis in order})
             if open_dp:
-                facts["dp"] = Fact("dp", settled["dp"], f"inferred from world size {world}")
+                facts["dp"] = Fact("dp", settled["dp"], said("inferred.world_size", world=world))
         layout = Mesh.from_axes([(axis, facts[axis].value) for axis in order])
         used: tuple[str, ...] = tuple(order)
         result = layout, [facts[axis] for axis in used], notes
@@ -87,9 +92,7 @@ def _left_out(given: Given) -> list[str]:
         found = get_close_matches(name[:40], _known(), n=1, cutoff=0.8) if name not in _known() else []
         if found and not name.endswith(("_configs", "_degree")) and held[name] not in (None, -1, 0, 1, False, ""):
             near[name] = found[0]
-    notes = [
-        f"{name}={shown(held[name])} is not understood and was left out; did you mean {near[name]}?" for name in near
-    ]
+    notes = [said("unread.near", name=name, value=shown(held[name]), meant=near[name]) for name in near]
     return [*notes, *not_understood(held, (*_known(), *near))]
 
 

@@ -6,9 +6,20 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rankatlas.catalogue import said
 from rankatlas.dialects.arithmetic import assigned, integer
 from rankatlas.dialects.given import Given, nested
-from rankatlas.dialects.launch_options import MARK, OPTION, SHORT, Item, elastic, mark, options, world_of_launcher
+from rankatlas.dialects.launch_options import (
+    MARK,
+    OPTION,
+    SHORT,
+    Item,
+    elastic,
+    mark,
+    options,
+    waiting,
+    world_of_launcher,
+)
 from rankatlas.dialects.literals import value_of
 from rankatlas.dialects.shell_builtins import changed
 from rankatlas.dialects.shell_words import Word, commands
@@ -182,7 +193,7 @@ class _Script:
         first = rest[0].text
         self.succeeds = first in _SURE
         if first in ("source", ".") and len(rest) > 1:
-            self.notes.append(f"line {rest[0].line} runs another script, which is not read: {shown(_raw(rest[1]))}")
+            self.notes.append(said("unread.script", line=rest[0].line, script=shown(_raw(rest[1]))))
             return
         if first == "let":
             for word in rest[1:]:
@@ -333,7 +344,7 @@ class _Script:
             raise _UnknownError((what if len(what) < 40 else f"{what[:40]}…",))
         if what in self.sets:
             self.used.add(what)
-            return mark("\2", f"given: --set {what}") + self.sets[what]
+            return mark("\2", what) + self.sets[what]
         if what in self.variables:
             items = self.variables[what]
             if sum(len(item.held) for item in items) > _MOST_EXPANDED:
@@ -347,7 +358,7 @@ class _Script:
     def _default(name: str, fallback: str, line: int) -> str:
         if "$" in fallback or "`" in fallback:
             return mark("\0", name)
-        return mark("\2", f"default of ${{{name}}}, line {line}") + fallback.strip("\"'")
+        return mark("\2", f"{name} {line}") + fallback.strip("\"'")
 
     def _number(self, name: str) -> int:
         item = Item(self._value("variable", name, None, 0))
@@ -398,10 +409,7 @@ class _Script:
         for place, item in enumerate(items):
             before = items[place - 1].text if place else ""
             if (re.fullmatch(r"-[a-z]*c", before) or before == "eval") and _A_COMMAND.search(item.text):
-                self.notes.append(
-                    f"line {item.line} starts a command in quotes, which is not looked into:"
-                    f" {shown(item.text[:80])}; give that command itself"
-                )
+                self.notes.append(said("noted.quoted", line=item.line, command=shown(item.text[:80])))
 
     def given(self, source: str) -> Given:
         """Everything about the last launch."""
@@ -410,15 +418,11 @@ class _Script:
         values, lines, unresolved, origins, loose = self.launches[-1]
         notes = list(self.notes)
         if len(self.launches) > 1:
-            notes.append(
-                f"{len(self.launches)} commands have options; the last one, on line {min(lines.values())}, is read"
-            )
+            notes.append(said("noted.commands", count=len(self.launches), line=min(lines.values())))
         inside = {name for names in unresolved.values() for name in names}
         for wait, line in loose.items():
             if wait not in inside:
-                notes.append(
-                    f"what {wait} adds to the options on line {line} is not known; --set {wait.split(',')[0]}=… says it"
-                )
+                notes.append(said("noted.options", wait=waiting(wait), line=line, name=wait.split(",")[0]))
         rest = {name: text for name, text in self.sets.items() if name not in self.used}
         own = {name: value_of(text) for name, text in rest.items()}
         unresolved = {name: waits for name, waits in unresolved.items() if name not in own}

@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any
 from unicodedata import east_asian_width
 
-from rankatlas.checks import Finding, Numbers, codes, page_words, words
+from rankatlas.catalogue import codes, in_language, page_words, words
+from rankatlas.checks import Finding, Numbers
 from rankatlas.checks.layers import split_of
 from rankatlas.checks.nodes import crossings
 from rankatlas.checks.tensor import padded_vocabulary
@@ -47,6 +48,12 @@ def report(
     if cluster is not None:
         facts["cluster"] = _cluster(numbers, cluster)
     return facts
+
+
+def translated(facts: dict[str, Any], lang: str) -> dict[str, Any]:
+    """The facts of a page with the origins of values and the notes of readers told in a language."""
+    rows = [{**row, "origin": in_language(row["origin"], lang)} for row in facts["understood"]]
+    return {**facts, "understood": rows, "notes": [in_language(note, lang) for note in facts["notes"]]}
 
 
 def _understood(numbers: Numbers, charts: dict[str, Mesh]) -> list[dict[str, Any]]:
