@@ -1,6 +1,8 @@
 """`rankatlas check` in-process: its page, its exit codes, and hosts in `where`, `show` and `diff`."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,66 @@ class TestPage:
         path.write_text('{"tensor_parallel_degree": 8, "data_parallel_degree": 2, "num_attention_heads": 36}')
         answer = run("check", str(path))
         assert '  fix: "tensor_parallel_degree": 4\n       "data_parallel_degree": 4\n' in answer.out
+
+    def test_devices_say_how_many_ranks_there_are_if_nothing_else_does(self, run, tmp_path):
+        for options in (
+            ("--nodes", "8x8"),
+            ("--hosts", "gpu[001-008]:8"),
+            ("--nodes", "8x8", "--hosts", "gpu[001-008]"),
+        ):
+            told = run("check", "pp=4 dp=? tp=8", *options, "--json").json
+            assert told["notation"] == "pp=4 dp=2 tp=8"
+            assert {"name": "world", "value": 64, "origin": f"given: {' '.join(options[:2])}"} in told[
+                "understood"
+            ] or ({"name": "world", "value": 64, "origin": "given: --hosts"} in told["understood"])
+        script = tmp_path / "run.sh"
+        script.write_text("torchrun --nnodes $N pretrain_gpt.py --tensor-model-parallel-size 4 --micro-batch-size 1")
+        assert run("check", str(script)).code == 2
+        assert run("check", str(script), "--nodes", "2x8", "--json").json["world_size"] == 16
+        arguments = tmp_path / "args.json"
+        arguments.write_text('{"tensor_parallel_degree": 2, "pipeline_parallel_degree": 2}')
+        assert (
+            run("check", str(arguments), "--nodes", "2x8", "--json")
+            .json["notation"]
+            .endswith("dp=4 pp=2 sharding=1 sep=1 mp=2")
+        )
+        own = tmp_path / "own.yaml"
+        own.write_text("format: rankatlas.job\nversion: 1\nlayout: dp=? tp=2\n")
+        assert run("check", str(own), "--nodes", "2x8", "--json").json["notation"] == "dp=8 tp=2"
+
+    def test_what_the_source_says_itself_wins_over_devices(self, run, log):
+        told = run("check", log(), "--nodes", "2x8", "--json").json
+        assert (told["world_size"], found(run("check", log(), "--nodes", "2x8", "--json"))) == (8, ["RA171"])
+        assert "world" not in [row["name"] for row in told["understood"]]
+        assert found(run("check", log(), "--nodes", "1x4", "--json")) == ["RA170"]
+
+    def test_devices_and_a_world_that_contradict_each_other(self, run):
+        assert found(run("check", "dp=? tp=2", "-n", "16", "--nodes", "1x8", "--json")) == ["RA170"]
+        more = run("check", "dp=? tp=2", "-n", "16", "--nodes", "4x8", "--json")
+        assert (found(more), more.json["findings"][0]["severity"]) == (["RA171"], "warning")
+        assert run("where", "3", "dp=8", "--nodes", "1x4").code == 2
+        idle = run("where", "3", "dp=8", "--nodes", "2x8")
+        assert (idle.code, "8 of the 16 devices of 2x8 have no rank" in idle.out) == (0, True)
+
+    def test_devices_where_sizes_make_no_layout(self, run):
+        told = run("check", "pp=4 dp=? tp=3", "--nodes", "8x8", "--json")
+        assert (told.code, found(told), told.json["world_size"]) == (1, ["RA102"], 64)
+
+    def test_hosts_without_devices_say_no_number_of_ranks(self, run):
+        for verb in (("check",), ("where", "0"), ("show",)):
+            answer = run(*verb, "dp=?", "--hosts", "a[1-3]")
+            assert answer.code == 2
+            assert "--hosts 'gpu[001-128]:8', or --nodes 16x8" in answer.err
+
+    def test_where_and_show_take_the_number_of_devices(self, run):
+        assert "rank 37 of pp=4 dp=2 tp=8" in run("where", "37", "pp=4 dp=? tp=8", "--nodes", "8x8").out
+        told = run("show", "pp=4 dp=? tp=8", "--nodes", "8x8", "--json").json
+        assert {"name": "world", "value": 64, "origin": "given: --nodes 8x8"} in told["given"]
+
+    def test_a_host_file_that_is_a_pipe(self, tmp_path):
+        command = f"{sys.executable} -m rankatlas check 'dp=? tp=2' --hosts <(echo a:4; echo b:4) --json"
+        answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert json.loads(answer.stdout)["cluster"]["nodes"] == "2x4", answer.stderr
 
     def test_a_host_file(self, run, tmp_path):
         path = tmp_path / "hosts.txt"

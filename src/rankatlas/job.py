@@ -59,6 +59,16 @@ SETTINGS = MappingProxyType(
 )
 
 
+class Offer:
+    """A number of ranks to take where a source says none: `world`, and what offers it, such as "--nodes 8x8"."""
+
+    __slots__ = ("origin", "world")
+
+    def __init__(self, world: int, origin: str) -> None:
+        self.world = world
+        self.origin = origin
+
+
 class Job:
     """A layout as it was read: the mesh or atlas, the `format` it was written in, `source`, facts and notes.
 

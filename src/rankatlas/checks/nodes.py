@@ -52,7 +52,7 @@ def devices(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
         fixes = [Fix({"nodes": enough}, [f"--nodes {enough}"])] if enough and not cluster.hosts else []
         yield Finding("RA170", "error", facts, fixes)
     elif world < cluster.slots:
-        yield Finding("RA171", "note", facts)
+        yield Finding("RA171", "warning", facts)
 
 
 def leaving(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:

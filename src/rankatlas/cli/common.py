@@ -11,7 +11,7 @@ import click
 from rankatlas.cli.streams import say
 from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError, RankError, shown
-from rankatlas.job import Job
+from rankatlas.job import Job, Offer
 
 _SETS = "rankatlas.sets"  # where a context keeps what --set gave
 
@@ -80,8 +80,11 @@ def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def read(words: Iterable[str], format: str | None, world_size: int | None) -> Job:
-    """The job that the words of a command line describe: one file, or notation with or without quotes."""
+def read(words: Iterable[str], format: str | None, world_size: int | None, offered: Offer | None = None) -> Job:
+    """The job that the words of a command line describe: one file, or notation with or without quotes.
+
+    `offered` is a number of ranks for a source that says none.
+    """
     words = tuple(words)
     sets = sets_given()
     notation = format in (None, "notation")
@@ -95,12 +98,12 @@ def read(words: Iterable[str], format: str | None, world_size: int | None) -> Jo
     if (
         notation and not sets and not names_a_file(words[0]) and " --" not in words[0]
     ):  # needs no reader of files, which is slow to load
-        from rankatlas.core import parse_layout
+        from rankatlas.dialects.offers import of_notation
 
-        return Job(parse_layout(words[0], world_size), format="notation", source=words[0])
+        return of_notation(words[0], words[0], world_size, offered)
     from rankatlas.dialects import read_config
 
-    return read_config(words[0], format, world_size=world_size, sets=sets)
+    return read_config(words[0], format, world_size=world_size, sets=sets, offered=offered)
 
 
 def tell_notes(job: Job) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankatlas.catalogue import Said, said
 from rankatlas.checks import check_numbers, check_refusal
@@ -10,7 +10,7 @@ from rankatlas.checks.keys import KEYS
 from rankatlas.checks.numbers import ROLES, Numbers
 from rankatlas.cli.common import read, sets_given
 from rankatlas.errors import ArgumentsError, DegreeError, RankatlasError, WorldSizeError
-from rankatlas.job import Fact, Job
+from rankatlas.job import Fact, Job, Offer
 from rankatlas.views.report import report
 
 # What a look at another world than the one asked for can still say: it depends on no data size.
@@ -21,11 +21,18 @@ _OF_A_LAYOUT = ("inferred from world", "data size", "batch mesh")  # origins of 
 _LAID_OVER = ("ep", "rollout_tp")  # sizes over ranks that the layout has without them
 
 
+class Reading(NamedTuple):
+    """How a source is read: the `format` asked for, the world size given and the one that is only offered."""
+
+    format: str | None
+    world_size: int | None
+    offered: Offer | None = None
+
+
 def refused(
     error: WorldSizeError | DegreeError | ArgumentsError,
     words: tuple[str, ...],
-    format: str | None,
-    world_size: int | None,
+    how: Reading,
     extra: list[Fact],
     lang: str,
 ) -> dict[str, Any]:
@@ -33,22 +40,22 @@ def refused(
     if isinstance(error, ArgumentsError):
         if not error.names or any(words in str(error) for words in _OURS):
             raise error
-        numbers = Numbers([], format=format or "training arguments", source=" ".join(words))
+        numbers = Numbers([], format=how.format or "training arguments", source=" ".join(words))
         return report(numbers, [check_refusal(error)], None, lang)
     sizes = dict(error.factors) if isinstance(error, WorldSizeError) else {error.name: error.size}
     for name in _LAID_OVER:
         if name in sizes:
-            job = _with(name, 1, words, format, world_size)
+            job = _with(name, 1, words, how)
             if job is not None:
                 return _laid_over(job, sizes, error, extra, lang)
-    job = _at_another_world(error, words, format) if isinstance(error, WorldSizeError) else None
+    job = _at_another_world(error, words, how.format) if isinstance(error, WorldSizeError) else None
     if job is None:
-        told = format or _format_without(sizes, words, world_size) or "notation"
+        told = how.format or _format_without(sizes, words, how) or "notation"
         return report(Numbers([], format=told, source=" ".join(words)), [check_refusal(error)], None, lang)
     numbers = Numbers.of(job, extra)
     others = [finding for finding in check_numbers(numbers) if finding.code.startswith(_OF_ANY_WORLD)]
     facts = report(numbers, [check_refusal(error, numbers), *others], None, lang)
-    world = error.world_size if isinstance(error, WorldSizeError) else world_size
+    world = error.world_size if isinstance(error, WorldSizeError) else how.world_size
     known = [row for row in facts["understood"] if sizes.get(row["name"], row["value"]) == row["value"]]
     known = [row for row in known if not any(words in str(row["origin"]) for words in _OF_A_LAYOUT)]
     return _without_layout(facts, known, world)
@@ -111,15 +118,15 @@ def _at_another_world(error: WorldSizeError, words: tuple[str, ...], format: str
     return None
 
 
-def _format_without(sizes: dict[str, int], words: tuple[str, ...], world_size: int | None) -> str | None:
+def _format_without(sizes: dict[str, int], words: tuple[str, ...], how: Reading) -> str | None:
     """The format of a source whose largest size no world has, None where it cannot be read without that either."""
     largest = max(sizes, key=lambda name: sizes[name], default="")
     role = next((role for role, names in ROLES.items() if largest in names), largest)
-    job = _with(role, 1, words, None, world_size)
+    job = _with(role, 1, words, how._replace(format=None))
     return None if job is None else job.format
 
 
-def _with(name: str, size: int, words: tuple[str, ...], format: str | None, world_size: int | None) -> Job | None:
+def _with(name: str, size: int, words: tuple[str, ...], how: Reading) -> Job | None:
     """The job with one size set as its dialect spells it, None where no dialect can read it so."""
     if len(words) != 1:
         return None
@@ -130,7 +137,7 @@ def _with(name: str, size: int, words: tuple[str, ...], format: str | None, worl
             continue
         try:
             sets = {**sets_given(), keys[name].replace("-", "_"): str(size)}
-            return read_config(words[0], format, world_size=world_size, sets=sets)
+            return read_config(words[0], how.format, world_size=how.world_size, sets=sets, offered=how.offered)
         except RankatlasError:
             continue
     return None

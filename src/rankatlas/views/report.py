@@ -65,6 +65,8 @@ def _understood(numbers: Numbers, charts: dict[str, Mesh]) -> list[dict[str, Any
             name = f"{chart}.{axis}" if chart else axis
             origin = numbers.told(name, axis, roles.get(axis, axis))
             rows.append({"name": name, "value": size, "origin": origin})
+    if "world" in numbers.origins:  # something else than the axes says how many ranks there are
+        rows.append({"name": "world", "value": numbers["world"], "origin": numbers.origins["world"]})
     layout = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "edp", "rollout_world")
     shown = [fact for name, fact in numbers.facts.items() if name not in layout]
     return rows + [{"name": fact.name, "value": fact.value, "origin": fact.origin} for fact in shown]
