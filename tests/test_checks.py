@@ -477,7 +477,7 @@ class TestNodes:
     def test_fewer_and_more_devices_than_ranks(self):
         few, more = (self.crossing(Mesh(dp=8), Cluster.of(nodes, 4))[0] for nodes in (1, 3))
         assert (few.code, few.severity, few.fixes[0].lines) == ("RA170", "error", ("--nodes 2x4",))
-        assert (more.code, more.severity, more.numbers["more"]) == ("RA171", "note", 4)
+        assert (more.code, more.severity, more.numbers["more"]) == ("RA171", "warning", 4)
 
     def test_hosts_in_string_order(self):
         hosts = sorted(f"n{number}" for number in range(1, 12))

@@ -22,12 +22,12 @@ def ranks(numbers: Numbers) -> Iterator[Finding]:
     (2, [1, 2])
     """
     ep = numbers.get("ep")
-    if ep is None or ep == 1:
+    etp = numbers["etp"]
+    if ep is None or ep * etp == 1:
         return
     there, axes = numbers.expert_ranks()
     if numbers.mesh is not None and any(axis in numbers.mesh.axes for axis in numbers.axes.get("ep", ())):
         return  # an axis of its own takes ranks of its own
-    etp = numbers["etp"]
     if there % (ep * etp) == 0:
         return
     experts = numbers.get("experts")

@@ -103,12 +103,15 @@ def _ends_counted(policy: object) -> list[str]:
 
 
 def says_data(numbers: Numbers) -> bool:
-    """Whether the source says the data size itself, so that it must change along with the other axes."""
+    """Whether the source says the data size itself, so that it must change along with the other axes.
+
+    It does not where one of the data axes is left open, which then takes what the others leave.
+    """
     family = numbers.format.partition("-")[0]
     if family not in KEYS:
         return True
-    axes = [axis for axis in numbers.axes.get("dp", ()) if axis in KEYS[family]]
-    return any(numbers.told(axis).startswith("given") for axis in axes)
+    told = [numbers.told(axis) for axis in numbers.axes.get("dp", ()) if axis in KEYS[family]]
+    return any(one.startswith("given") for one in told) and not any(one.startswith("inferred") for one in told)
 
 
 def _line(numbers: Numbers, family: str, name: str, value: Any, cp: int) -> list[str] | None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import prod
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from itertools import product as combined
+from math import log, prod
+from typing import Any
 
 from rankatlas.catalogue import Said, said, sentence_of
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
 from rankatlas.core.axis_errors import MOST_RANKS
+from rankatlas.derived import DATA_AXES
 from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 
-_MOST_FIXES = 4
+_MOST_NEAR = 3  # divisors tried on either side of a size
+_MOST_SIZES = 512  # combinations of sizes looked at for ones that fit everything
 _SAID_ELSEWHERE = ("seeds.other", "noted.etp")  # by RA181 and RA112
 _UNREAD = ("not understood", "left out", "ignored", "no effect")  # words of a third party's reader
 
@@ -44,9 +50,64 @@ def product(error: WorldSizeError) -> Finding:
         "sizes": dict(factors),
     }
     open_size = unset is not None or (total and world % total != 0 and "no size" in str(error))
-    fixes = [Fix(fix) for fix in error.fixes[:_MOST_FIXES]]
+    fixes = [Fix(fix) for fix in error.fixes]
     fixes += [Fix({"world": near}) for near in error.nearest_worlds[:2] if near <= MOST_RANKS]
     return Finding("RA102" if open_size else "RA101", "error", numbers, fixes)
+
+
+def by_role(numbers: Numbers, sizes: Mapping[str, Any], world: int | None) -> dict[str, Any]:
+    """The sizes of axes under the names of their roles, those that are not among them as the layout has them.
+
+    >>> from rankatlas import Mesh
+    >>> from rankatlas.job import Job
+    >>> numbers = Numbers.of(Job(Mesh(pp=2, dp=2, sharding=2, mp=2), format="paddlenlp-2.8", source=""))
+    >>> by_role(numbers, {"pp": 4, "sharding": 1}, 16)
+    {'pp': 4, 'tp': 2, 'cp': 1, 'sep': 1, 'dp': 2, 'world': 16}
+    """
+    mesh = numbers.mesh
+    found = {
+        role: prod(
+            sizes.get(axis) or (mesh.size(axis) if mesh is not None else 1) for axis in numbers.axes.get(role, ())
+        )
+        for role in ("pp", "tp", "cp", "sep", "dp")
+    }
+    if "dp_replicate" in numbers.axes.get("dp", ()):
+        found["replicas"] = sizes.get("dp_replicate") or numbers["replicas"]
+    return {**found, "world": world}
+
+
+def other_sizes(error: WorldSizeError) -> Iterator[Fix]:
+    """Sizes that multiply to the world, nearest first; the open or data axis takes what the others leave.
+
+    Cost: O(divisors of the world), bounded.
+
+    >>> from rankatlas import parse_mesh
+    >>> try:
+    ...     parse_mesh("dp=? tp=8 pp=4", 120)
+    ... except WorldSizeError as problem:
+    ...     dict(next(other_sizes(problem)).changes)
+    {'tp': 8, 'pp': 3, 'dp': 5}
+    """
+    sizes, world = dict(error.factors), error.world_size or 1
+    unset = next((axis for fix in error.fixes for axis in fix if axis not in sizes), None)
+    rest = unset or next((axis for axis in sizes if axis in DATA_AXES), None)
+    if rest is None:
+        return
+    whole = divisors_shown(world)
+    choices = []
+    for axis, size in sizes.items():
+        if axis != rest:
+            at = bisect_left(whole, size)
+            choices.append([(axis, near) for near in whole[max(0, at - _MOST_NEAR) : at + _MOST_NEAR]])
+    found = []
+    for chosen in islice(combined(*choices), _MOST_SIZES):
+        taken = prod(size for _, size in chosen)
+        if world % taken == 0:
+            found.append(
+                (sum(abs(log(size / sizes[axis])) for axis, size in chosen), {**dict(chosen), rest: world // taken})
+            )
+    for _, changes in sorted(found, key=lambda one: one[0]):
+        yield Fix(changes)
 
 
 def _taken(factors: str, product: int) -> str:
@@ -86,7 +147,7 @@ def product_of(numbers: Numbers) -> Iterator[Finding]:
     """RA101 for numbers that were never made a mesh."""
     if numbers.mesh is not None or numbers.get("world") is None or numbers.get("dp") is None:
         return
-    sizes = {name: numbers[name] for name in ("pp", "dp", "cp", "sep", "tp") if numbers[name] > 1}
+    sizes = {name: numbers[name] for name in ("pp", "dp", "cp", "sep", "tp", "other") if numbers[name] > 1}
     total, world = prod(sizes.values()), numbers["world"]
     if total != world:
         told = " × ".join(f"{name}={size}" for name, size in sizes.items())

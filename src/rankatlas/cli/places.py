@@ -58,7 +58,10 @@ def devices_offered(nodes: str | None, hosts: str | None) -> Offer | None:
 def read_beside(
     words: Iterable[str], format: str | None, world_size: int | None, nodes: str | None, hosts: str | None
 ) -> Job:
-    """The job of these words; `--nodes` or `--hosts` say the number of ranks if nothing else does.  Raises as `read`."""
+    """The job of these words; `--nodes` or `--hosts` say the number of ranks if nothing else does.
+
+    Raises as `read`.
+    """
     offered = devices_offered(nodes, hosts)
     try:
         return read(words, format, world_size, offered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rankatlas.catalogue import Said, said
-from rankatlas.checks import check_numbers, check_refusal
+from rankatlas.checks import Finding, check_numbers, check_refusal
 from rankatlas.checks.keys import KEYS
 from rankatlas.checks.numbers import ROLES, Numbers
 from rankatlas.cli.common import read, sets_given
@@ -18,6 +18,7 @@ _OF_ANY_WORLD = ("RA103", "RA104", "RA105", "RA106", "RA12", "RA130", "RA131", "
 # What a message says that is about our reading: another format, or a layout no mesh can show.
 _OURS = ("--from", "describe the job as", "no axis of one mesh")
 _OF_A_LAYOUT = ("inferred from world", "data size", "batch mesh")  # origins of what only a layout has
+_SIZES = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "rollout_tp")
 _LAID_OVER = ("ep", "rollout_tp")  # sizes over ranks that the layout has without them
 
 
@@ -54,7 +55,8 @@ def refused(
         return report(Numbers([], format=told, source=" ".join(words)), [check_refusal(error)], None, lang)
     numbers = Numbers.of(job, extra)
     others = [finding for finding in check_numbers(numbers) if finding.code.startswith(_OF_ANY_WORLD)]
-    facts = report(numbers, [check_refusal(error, numbers), *others], None, lang)
+    mine = check_refusal(error, numbers, others)
+    facts = report(numbers, [mine, *map(_without_sizes, others)], None, lang)
     world = error.world_size if isinstance(error, WorldSizeError) else how.world_size
     known = [row for row in facts["understood"] if sizes.get(row["name"], row["value"]) == row["value"]]
     known = [row for row in known if not any(words in str(row["origin"]) for words in _OF_A_LAYOUT)]
@@ -101,6 +103,11 @@ def _without_layout(facts: dict[str, Any], rows: list[dict[str, Any]], world: in
 def _origin(error: RankatlasError, name: str) -> str:
     origins: dict[str, str] = getattr(error, "origins", {})
     return origins.get(name, said("given.plain"))
+
+
+def _without_sizes(finding: Finding) -> Finding:
+    """A finding without changes of axes, which were tried at a world that is not the one asked for."""
+    return finding.with_fixes(fix for fix in finding.fixes if not any(name in _SIZES for name in fix.changes))
 
 
 def _of_the_help(note: object) -> bool:

@@ -67,7 +67,7 @@ def _understood(numbers: Numbers, charts: dict[str, Mesh]) -> list[dict[str, Any
             rows.append({"name": name, "value": size, "origin": origin})
     if "world" in numbers.origins:  # something else than the axes says how many ranks there are
         rows.append({"name": "world", "value": numbers["world"], "origin": numbers.origins["world"]})
-    layout = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "edp", "rollout_world")
+    layout = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "edp", "rollout_world", "other", "replicas")
     shown = [fact for name, fact in numbers.facts.items() if name not in layout]
     return rows + [{"name": fact.name, "value": fact.value, "origin": fact.origin} for fact in shown]
 
@@ -150,6 +150,9 @@ def finding_lines(findings: list[dict[str, Any]], lang: str = "en") -> list[str]
             first, *rest = _pasted(fix["lines"])
             lines.append("  " + word.format(text=first))
             lines += [f"       {line}" for line in rest]
+        for fix in finding.get("tried", ()):
+            text = "  ".join(_pasted(fix["lines"]))
+            lines.append("  " + page_words("tried", lang).format(text=text, codes=", ".join(fix["brings"])))
         if not finding["fixes"]:
             lines.append("  " + page_words("do", lang).format(text=words(finding["code"], lang)["do"]))
         lines.append("")
