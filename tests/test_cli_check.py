@@ -171,6 +171,24 @@ class TestPage:
         idle = run("where", "3", "dp=8", "--nodes", "2x8")
         assert (idle.code, "8 of the 16 devices of 2x8 have no rank" in idle.out) == (0, True)
 
+    def test_a_world_size_that_the_source_contradicts_is_a_finding(self, run, log):
+        answer = run("check", log(), "-n", "16", "--json")
+        (finding,) = [one for one in answer.json["findings"] if one["code"] == "RA100"]
+        assert (answer.code, finding["severity"]) == (0, "warning")
+        assert (finding["numbers"]["found"], finding["numbers"]["asked"]) == (8, 16)
+        assert finding["fixes"][0]["lines"] == ["--world-size 8"]
+        assert "the source is of 8 ranks (given, line 12), and 16 were asked for" in finding["message"]
+        assert run("check", log(), "-n", "16", "--fail-on", "warning").code == 1
+        assert "RA100" not in found(run("check", log(), "-n", "8", "--json"))
+
+    @pytest.mark.parametrize("asked", ["7", "9"])
+    def test_it_is_told_where_the_sizes_make_no_layout_too(self, run, log, asked):
+        told = run("check", log(), "-n", asked, "--json")
+        assert found(told)[:1] == ["RA102"]
+        (finding,) = [one for one in told.json["findings"] if one["code"] == "RA100"]
+        assert (finding["numbers"]["found"], finding["numbers"]["asked"]) == (8, int(asked))
+        assert told.json["notes"] == []
+
     def test_devices_where_sizes_make_no_layout(self, run):
         told = run("check", "pp=4 dp=? tp=3", "--nodes", "8x8", "--json")
         assert (told.code, found(told), told.json["world_size"]) == (1, ["RA102"], 64)

@@ -33,7 +33,7 @@ def codes() -> tuple[str, ...]:
     """The codes of all findings, ascending.
 
     >>> codes()[0]
-    'RA101'
+    'RA100'
     """
     return tuple(catalogue("findings"))
 

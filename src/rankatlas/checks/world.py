@@ -193,13 +193,26 @@ def sharding(numbers: Numbers) -> Iterator[Finding]:
         yield Finding("RA103", "note", facts, [Fix({"zero_stage": fact.value})])
 
 
+def other_world(note: Said, asked: int | None = None) -> Finding:
+    """RA100: the world size given is not the one that the source itself says; `asked` where it was read for another."""
+    found = note.numbers["found"]
+    facts = {"found": found, "origin": note.numbers["origin"], "asked": asked or note.numbers["asked"]}
+    return Finding("RA100", "warning", facts, [Fix({"world": found}, [f"--world-size {found}"])])
+
+
 def unread(numbers: Numbers) -> Iterator[Finding]:
-    """RA104 for what a reader left out, RA105 for what it wants known, RA109 for options that exclude each other."""
+    """RA104 for what a reader left out, RA105 for what it wants known, RA109 for options that exclude each other.
+
+    RA100 for a world size that contradicts the source.
+    """
     for note in numbers.notes:
         if not isinstance(note, Said):
             lost = any(words in note for words in _UNREAD)
         elif note.kind == "exclude":
             yield Finding("RA109", "error", {"names": note.numbers["names"]})
+            continue
+        elif note.code == "world.other":
+            yield other_world(note)
             continue
         elif note.code in _SAID_ELSEWHERE:
             continue

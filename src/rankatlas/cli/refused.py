@@ -8,6 +8,7 @@ from rankatlas.catalogue import Said, said
 from rankatlas.checks import Finding, check_numbers, check_refusal
 from rankatlas.checks.keys import KEYS
 from rankatlas.checks.numbers import ROLES, Numbers
+from rankatlas.checks.world import other_world
 from rankatlas.cli.common import read, sets_given
 from rankatlas.errors import ArgumentsError, DegreeError, RankatlasError, WorldSizeError
 from rankatlas.job import Fact, Job, Offer
@@ -18,6 +19,7 @@ _OF_ANY_WORLD = ("RA103", "RA104", "RA105", "RA106", "RA12", "RA130", "RA131", "
 # What a message says that is about our reading: another format, or a layout no mesh can show.
 _OURS = ("--from", "describe the job as", "no axis of one mesh")
 _OF_A_LAYOUT = ("inferred from world", "data size", "batch mesh")  # origins of what only a layout has
+_OF_THE_HELP = ("world.other", "noted.etp")  # notes on the world that a source was read for
 _SIZES = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "rollout_tp")
 _LAID_OVER = ("ep", "rollout_tp")  # sizes over ranks that the layout has without them
 
@@ -56,6 +58,10 @@ def refused(
     numbers = Numbers.of(job, extra)
     others = [finding for finding in check_numbers(numbers) if finding.code.startswith(_OF_ANY_WORLD)]
     mine = check_refusal(error, numbers, others)
+    asked = how.world_size
+    if asked is not None:  # which the source may contradict; the world it was read for is only ours
+        itself = _said_itself(job, words, how.format)
+        others += [other_world(note, asked) for note in itself if note.numbers["found"] != asked]
     facts = report(numbers, [mine, *map(_without_sizes, others)], None, lang)
     world = error.world_size if isinstance(error, WorldSizeError) else how.world_size
     known = [row for row in facts["understood"] if sizes.get(row["name"], row["value"]) == row["value"]]
@@ -87,8 +93,7 @@ def _laid_over(
 
 def _without_layout(facts: dict[str, Any], rows: list[dict[str, Any]], world: int | None) -> dict[str, Any]:
     """The page without what belongs to the layout that was only a help, such as a note on its world."""
-    notes = [note for note in facts["notes"] if not _of_the_help(note)]
-    findings = [one for one in facts["findings"] if not _of_the_help(one["numbers"].get("note"))]
+    notes = [note for note in facts["notes"] if not (isinstance(note, Said) and note.code in _OF_THE_HELP)]
     return {
         **facts,
         "notation": None,
@@ -96,7 +101,6 @@ def _without_layout(facts: dict[str, Any], rows: list[dict[str, Any]], world: in
         "order": {},
         "understood": rows,
         "notes": notes,
-        "findings": findings,
     }
 
 
@@ -110,9 +114,17 @@ def _without_sizes(finding: Finding) -> Finding:
     return finding.with_fixes(fix for fix in finding.fixes if not any(name in _SIZES for name in fix.changes))
 
 
-def _of_the_help(note: object) -> bool:
-    """Whether a note is about the world that a source was read for, only to know the rest of it."""
-    return isinstance(note, Said) and note.code == "world.other"
+def _said_itself(job: Job, words: tuple[str, ...], format: str | None) -> list[Said]:
+    """The notes in which a source says its own world; it says none where it was read for just that one."""
+    for _ in range(2):
+        notes = [note for note in job.notes if isinstance(note, Said) and note.code == "world.other"]
+        if notes:
+            return notes
+        try:
+            job = read(words, format, 2 * job.layout.world_size)
+        except RankatlasError:
+            break
+    return []
 
 
 def _at_another_world(error: WorldSizeError, words: tuple[str, ...], format: str | None) -> Job | None:
