@@ -78,6 +78,8 @@ def wrong(numbers):
     for code, name in (("RA120", "heads"), ("RA122", "hidden"), ("RA123", "ffn")):
         if get(name) and get(name) % tp:
             found.add(code)
+    if get("hidden") and get("heads") and get("hidden") % get("heads"):
+        found.add("RA126")
     shared = get("kv_heads")
     if shared and shared % tp and not (shared < tp and tp % shared == 0):
         found.add("RA121")

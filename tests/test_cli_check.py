@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 MODEL = {
     "model_type": "llama",
-    "hidden_size": 4096,
+    "hidden_size": 4608,
     "intermediate_size": 11008,
     "num_attention_heads": 36,
     "num_hidden_layers": 30,
@@ -444,3 +444,24 @@ class TestExplain:
         assert [line for line in answer.out.splitlines() if "修改：" in line]
         assert "error" not in answer.out
         assert len(answer.out.splitlines()) == len(english.out.splitlines())
+
+
+class TestDiffOfOneSource:
+    SCRIPT = (
+        "TP=${TP:-2}\ntorchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size $TP --micro-batch-size 1"
+    )
+
+    def test_a_variable_for_one_side_alone(self, run, tmp_path):
+        path = tmp_path / "run.sh"
+        path.write_text(self.SCRIPT)
+        told = run("diff", str(path), str(path), "--set", "TP=4", "--set-b", "TP=8", "--json")
+        assert (told.code, told.json["first"], told.json["second"]) == (1, "pp=1 dp=2 cp=1 tp=4", "pp=1 dp=1 cp=1 tp=8")
+        told = run("diff", str(path), "pp=1 dp=4 cp=1 tp=2", "--set-a", "TP=4", "--json").json
+        assert told["first"] == "pp=1 dp=2 cp=1 tp=4"
+        assert run("diff", str(path), str(path), "--set-b", "TP=2", "--json").json["equal"]
+
+    def test_what_is_no_assignment(self, run, tmp_path):
+        path = tmp_path / "run.sh"
+        path.write_text(self.SCRIPT)
+        assert "takes NAME=VALUE" in run("diff", str(path), str(path), "--set-a", "TP").err
+        assert run("diff", "dp=2", "dp=2", "--set-a", "TP=2").code == 2

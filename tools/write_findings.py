@@ -35,6 +35,7 @@ FAMILIES = {
     "17": "nodes and hosts",
     "18": "order and seeds",
     "19": "communicators",
+    "20": "what does not go together",
 }
 
 

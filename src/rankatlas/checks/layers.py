@@ -25,7 +25,8 @@ def split_of(numbers: Numbers) -> PipelineSplit | None:
     """
     layers, stages = numbers.get("layers"), numbers["pp"]
     unread = any(isinstance(note, Said) and note.code == "noted.picture" for note in numbers.notes)
-    if layers is None or stages == 1 or stages > _MOST_STAGES or unread:
+    alone = stages == 1 and not (ends_given(numbers) and numbers.written("megatron"))
+    if layers is None or alone or stages > _MOST_STAGES or unread:
         return None
     virtual = numbers.get("virtual_stages") or 1
     explicit = numbers.value("stage_layers")
@@ -159,6 +160,16 @@ def virtual_by_length(numbers: Numbers) -> Iterator[Finding]:
     }
     below, above = ([one for one in legal if (one < size) is less] for less in (True, False))
     yield Finding("RA134", "error", facts, [Fix({"virtual_stage_layers": one}) for one in (*below[-1:], *above[:1])])
+
+
+def virtual_alone(numbers: Numbers) -> Iterator[Finding]:
+    """RA135: virtual stages without a pipeline, which Megatron refuses.
+
+    Source: validate_args in megatron/training/arguments.py (0.16).
+    """
+    virtual = numbers.get("virtual_stages") or 1
+    if virtual > 1 and numbers["pp"] == 1 and numbers.written("megatron"):
+        yield Finding("RA135", "error", {"virtual": virtual}, [Fix({"virtual_stages": 1})])
 
 
 def interleaving(numbers: Numbers) -> Iterator[Finding]:

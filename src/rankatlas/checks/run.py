@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from rankatlas.checks import batch, communicators, experts, layers, nodes, order, roles, sequences, tensor, world
+from rankatlas.checks import (
+    batch,
+    communicators,
+    experts,
+    layers,
+    nodes,
+    order,
+    roles,
+    sequences,
+    tensor,
+    together,
+    world,
+)
 from rankatlas.checks.finding import SEVERITIES, Finding, Fix
 from rankatlas.checks.keys import KEYS
 from rankatlas.checks.numbers import Numbers
@@ -25,20 +37,27 @@ _OF_NUMBERS: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
     experts.inherited,
     experts.unused,
     experts.features,
+    experts.without_sequence,
+    experts.bias,
     tensor.divides,
+    tensor.head_features,
     tensor.key_value_heads,
     tensor.vocabulary,
     layers.split,
     layers.virtual_by_length,
+    layers.virtual_alone,
     layers.interleaving,
     layers.few_micro_batches,
     sequences.context,
+    sequences.tensor,
     sequences.ulysses,
     batch.product,
     batch.remainder,
     roles.rollout,
     roles.samples,
     roles.mini_batches,
+    together.apart,
+    together.parts,
 )
 # Of the layout and of what the reader said.
 _OF_LAYOUT: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (

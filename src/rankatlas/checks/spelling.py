@@ -21,6 +21,9 @@ _NODES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "nemo": ("cluster.gpus_per_node", "cluster.num_nodes"),
     }
 )
+_MEGATRON_SWITCHES: Mapping[str, str] = MappingProxyType(
+    {"sequence_parallel": "sequence-parallel", "linear_bias": "disable-bias-linear"}
+)
 _WORD = re.compile(r"[a-z]\w*")
 _STYLES: Mapping[str, str] = MappingProxyType(
     {"deepspeed": "json", "accelerate": "yaml", "verl": "override", "nemo": "override", "rankatlas": "yaml"}
@@ -123,8 +126,10 @@ def _line(numbers: Numbers, family: str, name: str, value: Any, cp: int) -> list
         flags = _style(numbers, family) == "flag"
         told = [f"--{key}" if flags else _written(numbers, family, key, True) for key in keys]
         return [" ".join(told)] if flags and told else told or None
-    if name == "zero_stage":
-        return [_written(numbers, family, "sharding", f"stage{value}")] if family.startswith("paddle") else None
+    if name == "zero_stage" and family.startswith("paddle"):
+        return [_written(numbers, family, "sharding", f"stage{value}")]
+    if family == "megatron" and isinstance(value, bool):
+        return _switched(numbers, name, value)
     if family == "verl" and name == "global_batch":  # which verl counts in prompts
         responses = numbers["responses"]
         if value % responses:
@@ -139,6 +144,16 @@ def _line(numbers: Numbers, family: str, name: str, value: Any, cp: int) -> list
         name, value = found
     key = _key(numbers, family, name)
     return None if not key else [_written(numbers, family, key, value)]
+
+
+def _switched(numbers: Numbers, name: str, on: bool) -> list[str] | None:
+    """A setting that is on or off, as Megatron has it: an option says the one of them that is not the default."""
+    if _style(numbers, "megatron") != "flag":
+        key = _key(numbers, "megatron", name)
+        opposite = key.rpartition(".")[2].replace("-", "_").startswith("disable")
+        return [_written(numbers, "megatron", key, on != opposite)]
+    said_by_option = on == (name == "sequence_parallel")
+    return [f"--{_MEGATRON_SWITCHES[name]}"] if said_by_option and name in _MEGATRON_SWITCHES else None
 
 
 def _key(numbers: Numbers, family: str, name: str) -> str:
@@ -215,7 +230,11 @@ def _written(numbers: Numbers, family: str, key: str, value: Any) -> str:
     if style == "toml":
         return _placed(f"{name} = {_json(value)}", f"[{section}]" if section else "")
     if style == "yaml":
-        told = f"{name}: {value}" if type(value) is int or _WORD.fullmatch(str(value)) else f"{name}: {_json(value)}"
+        told = (
+            f"{name}: {value}"
+            if type(value) is int or (isinstance(value, str) and _WORD.fullmatch(str(value)))
+            else f"{name}: {_json(value)}"
+        )
         return f"{section}: {{{told}}}" if section and not there else _placed(told, section)
     return f'--{key} "{value}"' if isinstance(value, str) and not _WORD.fullmatch(value) else f"--{key} {value}"
 

@@ -36,8 +36,7 @@ def product(error: WorldSizeError) -> Finding:
     factors = [(str(axis), int(size)) for axis, size in getattr(error, "factors", ())]
     total = error.product if isinstance(error.product, int) else prod(size for _, size in factors)
     world = error.world_size or 0
-    fixed = [axis for axis, _ in factors]
-    unset = next((axis for fix in error.fixes for axis in fix if axis not in fixed), None)
+    unset = getattr(error, "open_axis", None)
     told = " × ".join(f"{axis}={size}" for axis, size in factors if size > 1)
     numbers = {
         "factors": told or "1",
@@ -62,7 +61,7 @@ def by_role(numbers: Numbers, sizes: Mapping[str, Any], world: int | None) -> di
     >>> from rankatlas.job import Job
     >>> numbers = Numbers.of(Job(Mesh(pp=2, dp=2, sharding=2, mp=2), format="paddlenlp-2.8", source=""))
     >>> by_role(numbers, {"pp": 4, "sharding": 1}, 16)
-    {'pp': 4, 'tp': 2, 'cp': 1, 'sep': 1, 'dp': 2, 'world': 16}
+    {'pp': 4, 'tp': 2, 'cp': 1, 'sep': 1, 'dp': 2, 'other': 1, 'world': 16}
     """
     mesh = numbers.mesh
     found = {
@@ -71,6 +70,9 @@ def by_role(numbers: Numbers, sizes: Mapping[str, Any], world: int | None) -> di
         )
         for role in ("pp", "tp", "cp", "sep", "dp")
     }
+    known = [axis for axes in numbers.axes.values() for axis in axes]
+    rest = [axis for axis in (mesh.axes if mesh is not None else ()) if axis not in known]
+    found["other"] = prod(sizes.get(axis) or (mesh.size(axis) if mesh is not None else 1) for axis in rest)
     if "dp_replicate" in numbers.axes.get("dp", ()):
         found["replicas"] = sizes.get("dp_replicate") or numbers["replicas"]
     return {**found, "world": world}
@@ -86,11 +88,10 @@ def other_sizes(error: WorldSizeError) -> Iterator[Fix]:
     ...     parse_mesh("dp=? tp=8 pp=4", 120)
     ... except WorldSizeError as problem:
     ...     dict(next(other_sizes(problem)).changes)
-    {'tp': 8, 'pp': 3, 'dp': 5}
+    {'tp': 8, 'pp': 5, 'dp': 3}
     """
     sizes, world = dict(error.factors), error.world_size or 1
-    unset = next((axis for fix in error.fixes for axis in fix if axis not in sizes), None)
-    rest = unset or next((axis for axis in sizes if axis in DATA_AXES), None)
+    rest = getattr(error, "open_axis", None) or next((axis for axis in sizes if axis in DATA_AXES), None)
     if rest is None:
         return
     whole = divisors_shown(world)
@@ -226,6 +227,8 @@ def idle(numbers: Numbers) -> Iterator[Finding]:
     if numbers["pp"] == 1:
         for name in ("virtual_stages", "first_stage_layers", "last_stage_layers"):
             value = numbers.get(name)
+            if numbers.written("megatron"):
+                continue  # which refuses them: RA135, RA131
             if value is not None and not (name == "virtual_stages" and value == 1):
                 yield Finding(
                     "RA106",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -58,13 +58,18 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _keep_sets(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> None:
+    ctx.meta[_SETS] = named_values(ctx, param, given)
+
+
+def named_values(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """What a repeatable NAME=VALUE option gives.  Raises BadParameter."""
     sets: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise click.BadParameter(f"takes NAME=VALUE, not {shown(text)}", ctx, param)
         sets[name.strip()] = value
-    ctx.meta[_SETS] = sets
+    return sets
 
 
 def sets_given() -> dict[str, str]:
@@ -80,13 +85,19 @@ def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def read(words: Iterable[str], format: str | None, world_size: int | None, offered: Offer | None = None) -> Job:
+def read(
+    words: Iterable[str],
+    format: str | None,
+    world_size: int | None,
+    offered: Offer | None = None,
+    own: Mapping[str, str] | None = None,
+) -> Job:
     """The job that the words of a command line describe: one file, or notation with or without quotes.
 
-    `offered` is a number of ranks for a source that says none.
+    `offered` is a number of ranks for a source that says none, `own` what is set for this source alone.
     """
     words = tuple(words)
-    sets = sets_given()
+    sets = {**sets_given(), **(own or {})}
     notation = format in (None, "notation")
     if notation and len(words) > 1 and all("=" in word or ":" in word for word in words):
         words = (" ".join(words),)

@@ -48,7 +48,9 @@ def refused(
     sizes = dict(error.factors) if isinstance(error, WorldSizeError) else {error.name: error.size}
     for name in _LAID_OVER:
         if name in sizes:
-            job = _with(name, 1, words, how)
+            job = _with({name: 1}, words, how)
+            if job is None and name == "ep":  # their tensor size may not fit either
+                job = _with({"ep": 1, "etp": 1}, words, how)
             if job is not None:
                 return _laid_over(job, sizes, error, extra, lang)
     job = _at_another_world(error, words, how.format) if isinstance(error, WorldSizeError) else None
@@ -141,21 +143,21 @@ def _format_without(sizes: dict[str, int], words: tuple[str, ...], how: Reading)
     """The format of a source whose largest size no world has, None where it cannot be read without that either."""
     largest = max(sizes, key=lambda name: sizes[name], default="")
     role = next((role for role, names in ROLES.items() if largest in names), largest)
-    job = _with(role, 1, words, how._replace(format=None))
+    job = _with({role: 1}, words, how._replace(format=None))
     return None if job is None else job.format
 
 
-def _with(name: str, size: int, words: tuple[str, ...], how: Reading) -> Job | None:
-    """The job with one size set as its dialect spells it, None where no dialect can read it so."""
+def _with(sizes: dict[str, int], words: tuple[str, ...], how: Reading) -> Job | None:
+    """The job with these sizes set as its dialect spells them, None where no dialect can read it so."""
     if len(words) != 1:
         return None
     from rankatlas.dialects import read_config
 
     for keys in KEYS.values():
-        if name not in keys:
+        if any(name not in keys for name in sizes):
             continue
         try:
-            sets = {**sets_given(), keys[name].replace("-", "_"): str(size)}
+            sets = {**sets_given(), **{keys[name].replace("-", "_"): str(size) for name, size in sizes.items()}}
             return read_config(words[0], how.format, world_size=how.world_size, sets=sets, offered=how.offered)
         except RankatlasError:
             continue

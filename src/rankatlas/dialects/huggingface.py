@@ -20,6 +20,7 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
         "kv_heads": ("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "kv_n_heads"),
         "hidden": ("hidden_size", "n_embd", "d_model"),
+        "head_size": ("head_dim",),
         "ffn": ("intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim", "d_ff"),
         "vocab": ("vocab_size", "padded_vocab_size"),
         "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),

@@ -203,7 +203,7 @@ def _left_out(given: Given) -> list[str]:
         notes.append(said("noted.instances", count=instances))
     levels = given.at("hierarchical_context_parallel_sizes")
     if levels:
-        notes.append(said("noted.levels", levels=shown(levels)))
+        notes.append(said("noted.levels", levels=shown(levels), sizes=levels))
     return notes
 
 

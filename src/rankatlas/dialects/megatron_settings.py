@@ -20,6 +20,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "layers": ("num_layers", "encoder_num_layers"),
         "heads": ("num_attention_heads",),
         "hidden": ("hidden_size",),
+        "head_size": ("kv_channels",),
         "ffn": ("ffn_hidden_size",),
         "vocab": ("vocab_size", "padded_vocab_size"),
         "vocab_multiple": ("make_vocab_size_divisible_by",),
@@ -53,7 +54,15 @@ def settings_of(given: Given, sizes: Mapping[str, Fact], default: str) -> tuple[
         found["vocab_multiple"] = Fact("vocab_multiple", 128, default)
     if sizes["cp"].value > 1:
         found["cp_split"] = Fact("cp_split", "balanced", default)
-    for fact in (_zero(given), _fsdp(given), _recompute(given), _precision(given)):
+    tensor = sizes["tp"].value > 1
+    for fact in (
+        _zero(given),
+        _fsdp(given),
+        _switch(given, "sequence_parallel", "sequence_parallel", default, False) if tensor else None,
+        _bias(given, default) if "experts" in found else None,
+        _recompute(given),
+        _precision(given),
+    ):
         if fact is not None:
             found[fact.name] = fact
     notes += _exclusive(given)
@@ -136,6 +145,20 @@ def _exclusive(given: Given) -> list[str]:
         for left, right in ((set_of(one), set_of(other)) for one, other in _EXCLUSIVE)
         if left and right
     ]
+
+
+def _switch(given: Given, name: str, option: str, default: str, usual: bool) -> Fact | None:
+    """A setting that is on or off; one that a command line leaves out has its default, which a file may not say."""
+    on = given.flag(option)
+    if on is not None:
+        return Fact(name, on, given.origin(option))
+    return Fact(name, usual, default) if given.kind == "script" else None
+
+
+def _bias(given: Given, default: str) -> Fact | None:
+    if given.flag("disable_bias_linear"):
+        return Fact("linear_bias", False, given.origin("disable_bias_linear"))
+    return _switch(given, "linear_bias", "add_bias_linear", default, True)
 
 
 def _zero(given: Given) -> Fact | None:

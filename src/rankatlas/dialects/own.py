@@ -18,6 +18,7 @@ FORMAT = "rankatlas.job"
 VERSION = 1
 _KEYS = ("format", "version", "layout", "world_size", "seed", "settings")
 _WORDS = ("fsdp", "cp_split", "recompute", "precision")
+_SWITCHES = ("sequence_parallel", "linear_bias")
 _MOST = 1 << 62
 
 
@@ -72,6 +73,7 @@ def _settings(given: object, source: str) -> list[Fact]:
                 "stage_layers": "a list of positive integers",
                 "zero_stage": "0, 1, 2 or 3",
                 "cp_split": "contiguous or balanced",
+                **dict.fromkeys(_SWITCHES, "true or false"),
                 "layer_split": f"one of {', '.join(POLICIES)}",
             }
             told = wanted.get(name, "text" if name in _WORDS else "a positive integer")
@@ -85,6 +87,8 @@ def _fits(name: str, value: object) -> bool:
         return isinstance(value, list) and 0 < len(value) <= 1 << 16 and all(map(_positive, value))
     if name == "zero_stage":
         return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3
+    if name in _SWITCHES:
+        return isinstance(value, bool)
     if name == "cp_split":
         return value in ("contiguous", "balanced")
     if name == "layer_split":

@@ -150,6 +150,12 @@ def _settings(given: Given, sizes: dict[str, int]) -> tuple[list[Fact], list[str
         off = "context_parallel_load_balancer" in given.part("parallelism") and balancer is None
         split = "contiguous" if off else "balanced"
         found["cp_split"] = Fact("cp_split", split, given.origin("parallelism.context_parallel_load_balancer"))
+    if sizes["tp"] > 1 and given.at("parallelism") is not None:
+        path = "parallelism.enable_sequence_parallel"
+        on = given.flag(path)
+        found["sequence_parallel"] = Fact(
+            "sequence_parallel", on is not False, DEFAULT if on is None else given.origin(path)
+        )
     precision = given.at("training.mixed_precision_param")
     if precision in ("bfloat16", "float32", "float16"):
         short = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}[precision]
