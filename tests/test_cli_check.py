@@ -1,6 +1,8 @@
 """`rankatlas check` in-process: its page, its exit codes, and hosts in `where`, `show` and `diff`."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -423,6 +425,43 @@ def test_the_pre_commit_hook_runs_this_command():
     program, verb = hook["entry"].split()
     assert (program, verb in VERBS, hook["language"]) == ("rankatlas", True, "python")
     assert f"id: {hook['id']}" in (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
+
+
+def hook_in_the_docs():
+    """The configuration of pre-commit that the page shows."""
+    page = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
+    return page.partition("## Before every commit")[2].partition("```yaml\n")[2].partition("```")[0]
+
+
+def test_the_hook_in_the_docs_runs_this_command_and_names_no_address():
+    (repository,) = yaml.safe_load(hook_in_the_docs())["repos"]
+    (hook,) = repository["hooks"]
+    assert (repository["repo"], hook["language"]) == ("local", "system")
+    assert hook["entry"] == "rankatlas check"
+    page = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
+    assert "example.com" not in page
+
+
+@pytest.mark.skipif(shutil.which("pre-commit") is None, reason="pre-commit is not installed")
+def test_pre_commit_takes_the_hook_in_the_docs(tmp_path):
+    place = tmp_path / "configurations"
+    (place / "launch").mkdir(parents=True)
+    (place / ".pre-commit-config.yaml").write_text(hook_in_the_docs())
+    (place / "launch" / "job.json").write_text('{"tensor_parallel_degree": 8, "num_attention_heads": 36}')
+    environment = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "home")}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+
+    def call(*command):
+        return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+
+    call("git", "init", "-q")
+    call("git", "add", "-A")
+    told = call("pre-commit", "run", "--all-files")
+    assert (told.returncode, "error RA120" in told.stdout) == (1, True), told.stdout + told.stderr
+    (place / "launch" / "job.json").write_text('{"tensor_parallel_degree": 4, "num_attention_heads": 36}')
+    call("git", "add", "-A")
+    told = call("pre-commit", "run", "--all-files")
+    assert (told.returncode, "Passed" in told.stdout) == (0, True), told.stdout + told.stderr
 
 
 class TestExplain:
