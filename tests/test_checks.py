@@ -78,6 +78,8 @@ def wrong(numbers):
     for code, name in (("RA120", "heads"), ("RA122", "hidden"), ("RA123", "ffn")):
         if get(name) and get(name) % tp:
             found.add(code)
+    if get("hidden") and get("heads") and get("hidden") % get("heads"):
+        found.add("RA126")
     shared = get("kv_heads")
     if shared and shared % tp and not (shared < tp and tp % shared == 0):
         found.add("RA121")
@@ -477,7 +479,7 @@ class TestNodes:
     def test_fewer_and_more_devices_than_ranks(self):
         few, more = (self.crossing(Mesh(dp=8), Cluster.of(nodes, 4))[0] for nodes in (1, 3))
         assert (few.code, few.severity, few.fixes[0].lines) == ("RA170", "error", ("--nodes 2x4",))
-        assert (more.code, more.severity, more.numbers["more"]) == ("RA171", "note", 4)
+        assert (more.code, more.severity, more.numbers["more"]) == ("RA171", "warning", 4)
 
     def test_hosts_in_string_order(self):
         hosts = sorted(f"n{number}" for number in range(1, 12))

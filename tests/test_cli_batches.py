@@ -219,3 +219,24 @@ def test_options_that_say_nothing(run, write, arguments):
 def test_an_epoch_beyond_all_bounds(run):
     answer = run("batches", "dp=2", "-s", "8", "-b", "4", "-m", "1", "--epoch", str(10**40))
     assert (answer.code, "at most 128 bits" in answer.err, "(int)" in answer.err) == (2, True, False)
+
+
+@pytest.mark.parametrize("rank", [0, 3, 5, 7])
+def test_what_one_rank_reads(run, rank):
+    """Of 2 stages, 2 data ranks and 2 tensor ranks the data rank is the middle digit."""
+    every = run("batches", "pp=2 dp=2 tp=2", "--samples", "64", "--batch", "8", "--micro", "2", "--json").json
+    told = run(
+        "batches", "pp=2 dp=2 tp=2", "--samples", "64", "--batch", "8", "--micro", "2", "--rank", str(rank), "--json"
+    ).json
+    data_rank = rank // 2 % 2
+    assert (told["rank"], told["data_ranks"]) == (rank, [every["data_ranks"][data_rank]])
+    assert rank in told["data_ranks"][0]["ranks"]
+    page = run("batches", "pp=2 dp=2 tp=2", "--samples", "64", "--batch", "8", "--micro", "2", "--rank", str(rank)).out
+    assert page.endswith(f"rank {rank} is data rank {data_rank} of 2\n")
+
+
+def test_a_rank_beyond_the_page_and_one_that_is_not_there(run):
+    arguments = ("batches", "dp=64", "--samples", "640", "--batch", "64", "--micro", "1", "--rank")
+    assert run(*arguments, "40", "--json").json["data_ranks"][0]["data_rank"] == 40
+    assert run(*arguments, "64").code == 2
+    assert run("batches", "dp=4", "--check", "x.json", "--rank", "1").code == 2

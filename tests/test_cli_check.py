@@ -1,19 +1,23 @@
 """`rankatlas check` in-process: its page, its exit codes, and hosts in `where`, `show` and `diff`."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from rankatlas.checks import codes
+from rankatlas.catalogue import codes
 from rankatlas.cli.main import VERBS
 
 ROOT = Path(__file__).resolve().parent.parent
 
 MODEL = {
     "model_type": "llama",
-    "hidden_size": 4096,
+    "hidden_size": 4608,
     "intermediate_size": 11008,
     "num_attention_heads": 36,
     "num_hidden_layers": 30,
@@ -128,6 +132,84 @@ class TestPage:
         path.write_text('{"tensor_parallel_degree": 8, "data_parallel_degree": 2, "num_attention_heads": 36}')
         answer = run("check", str(path))
         assert '  fix: "tensor_parallel_degree": 4\n       "data_parallel_degree": 4\n' in answer.out
+
+    def test_devices_say_how_many_ranks_there_are_if_nothing_else_does(self, run, tmp_path):
+        for options in (
+            ("--nodes", "8x8"),
+            ("--hosts", "gpu[001-008]:8"),
+            ("--nodes", "8x8", "--hosts", "gpu[001-008]"),
+        ):
+            told = run("check", "pp=4 dp=? tp=8", *options, "--json").json
+            assert told["notation"] == "pp=4 dp=2 tp=8"
+            assert {"name": "world", "value": 64, "origin": f"given: {' '.join(options[:2])}"} in told[
+                "understood"
+            ] or ({"name": "world", "value": 64, "origin": "given: --hosts"} in told["understood"])
+        script = tmp_path / "run.sh"
+        script.write_text("torchrun --nnodes $N pretrain_gpt.py --tensor-model-parallel-size 4 --micro-batch-size 1")
+        assert run("check", str(script)).code == 2
+        assert run("check", str(script), "--nodes", "2x8", "--json").json["world_size"] == 16
+        arguments = tmp_path / "args.json"
+        arguments.write_text('{"tensor_parallel_degree": 2, "pipeline_parallel_degree": 2}')
+        assert (
+            run("check", str(arguments), "--nodes", "2x8", "--json")
+            .json["notation"]
+            .endswith("dp=4 pp=2 sharding=1 sep=1 mp=2")
+        )
+        own = tmp_path / "own.yaml"
+        own.write_text("format: rankatlas.job\nversion: 1\nlayout: dp=? tp=2\n")
+        assert run("check", str(own), "--nodes", "2x8", "--json").json["notation"] == "dp=8 tp=2"
+
+    def test_what_the_source_says_itself_wins_over_devices(self, run, log):
+        told = run("check", log(), "--nodes", "2x8", "--json").json
+        assert (told["world_size"], found(run("check", log(), "--nodes", "2x8", "--json"))) == (8, ["RA171"])
+        assert "world" not in [row["name"] for row in told["understood"]]
+        assert found(run("check", log(), "--nodes", "1x4", "--json")) == ["RA170"]
+
+    def test_devices_and_a_world_that_contradict_each_other(self, run):
+        assert found(run("check", "dp=? tp=2", "-n", "16", "--nodes", "1x8", "--json")) == ["RA170"]
+        more = run("check", "dp=? tp=2", "-n", "16", "--nodes", "4x8", "--json")
+        assert (found(more), more.json["findings"][0]["severity"]) == (["RA171"], "warning")
+        assert run("where", "3", "dp=8", "--nodes", "1x4").code == 2
+        idle = run("where", "3", "dp=8", "--nodes", "2x8")
+        assert (idle.code, "8 of the 16 devices of 2x8 have no rank" in idle.out) == (0, True)
+
+    def test_a_world_size_that_the_source_contradicts_is_a_finding(self, run, log):
+        answer = run("check", log(), "-n", "16", "--json")
+        (finding,) = [one for one in answer.json["findings"] if one["code"] == "RA100"]
+        assert (answer.code, finding["severity"]) == (0, "warning")
+        assert (finding["numbers"]["found"], finding["numbers"]["asked"]) == (8, 16)
+        assert finding["fixes"][0]["lines"] == ["--world-size 8"]
+        assert "the source is of 8 ranks (given, line 12), and 16 were asked for" in finding["message"]
+        assert run("check", log(), "-n", "16", "--fail-on", "warning").code == 1
+        assert "RA100" not in found(run("check", log(), "-n", "8", "--json"))
+
+    @pytest.mark.parametrize("asked", ["7", "9"])
+    def test_it_is_told_where_the_sizes_make_no_layout_too(self, run, log, asked):
+        told = run("check", log(), "-n", asked, "--json")
+        assert found(told)[:1] == ["RA102"]
+        (finding,) = [one for one in told.json["findings"] if one["code"] == "RA100"]
+        assert (finding["numbers"]["found"], finding["numbers"]["asked"]) == (8, int(asked))
+        assert told.json["notes"] == []
+
+    def test_devices_where_sizes_make_no_layout(self, run):
+        told = run("check", "pp=4 dp=? tp=3", "--nodes", "8x8", "--json")
+        assert (told.code, found(told), told.json["world_size"]) == (1, ["RA102"], 64)
+
+    def test_hosts_without_devices_say_no_number_of_ranks(self, run):
+        for verb in (("check",), ("where", "0"), ("show",)):
+            answer = run(*verb, "dp=?", "--hosts", "a[1-3]")
+            assert answer.code == 2
+            assert "--hosts 'gpu[001-128]:8', or --nodes 16x8" in answer.err
+
+    def test_where_and_show_take_the_number_of_devices(self, run):
+        assert "rank 37 of pp=4 dp=2 tp=8" in run("where", "37", "pp=4 dp=? tp=8", "--nodes", "8x8").out
+        told = run("show", "pp=4 dp=? tp=8", "--nodes", "8x8", "--json").json
+        assert {"name": "world", "value": 64, "origin": "given: --nodes 8x8"} in told["given"]
+
+    def test_a_host_file_that_is_a_pipe(self, tmp_path):
+        command = f"{sys.executable} -m rankatlas check 'dp=? tp=2' --hosts <(echo a:4; echo b:4) --json"
+        answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert json.loads(answer.stdout)["cluster"]["nodes"] == "2x4", answer.stderr
 
     def test_a_host_file(self, run, tmp_path):
         path = tmp_path / "hosts.txt"
@@ -345,6 +427,43 @@ def test_the_pre_commit_hook_runs_this_command():
     assert f"id: {hook['id']}" in (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
 
 
+def hook_in_the_docs():
+    """The configuration of pre-commit that the page shows."""
+    page = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
+    return page.partition("## Before every commit")[2].partition("```yaml\n")[2].partition("```")[0]
+
+
+def test_the_hook_in_the_docs_runs_this_command_and_names_no_address():
+    (repository,) = yaml.safe_load(hook_in_the_docs())["repos"]
+    (hook,) = repository["hooks"]
+    assert (repository["repo"], hook["language"]) == ("local", "system")
+    assert hook["entry"] == "rankatlas check"
+    page = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
+    assert "example.com" not in page
+
+
+@pytest.mark.skipif(shutil.which("pre-commit") is None, reason="pre-commit is not installed")
+def test_pre_commit_takes_the_hook_in_the_docs(tmp_path):
+    place = tmp_path / "configurations"
+    (place / "launch").mkdir(parents=True)
+    (place / ".pre-commit-config.yaml").write_text(hook_in_the_docs())
+    (place / "launch" / "job.json").write_text('{"tensor_parallel_degree": 8, "num_attention_heads": 36}')
+    environment = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "home")}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+
+    def call(*command):
+        return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+
+    call("git", "init", "-q")
+    call("git", "add", "-A")
+    told = call("pre-commit", "run", "--all-files")
+    assert (told.returncode, "error RA120" in told.stdout) == (1, True), told.stdout + told.stderr
+    (place / "launch" / "job.json").write_text('{"tensor_parallel_degree": 4, "num_attention_heads": 36}')
+    call("git", "add", "-A")
+    told = call("pre-commit", "run", "--all-files")
+    assert (told.returncode, "Passed" in told.stdout) == (0, True), told.stdout + told.stderr
+
+
 class TestExplain:
     @pytest.mark.parametrize("lang", ["en", "zh"])
     def test_every_code(self, run, lang):
@@ -364,3 +483,24 @@ class TestExplain:
         assert [line for line in answer.out.splitlines() if "修改：" in line]
         assert "error" not in answer.out
         assert len(answer.out.splitlines()) == len(english.out.splitlines())
+
+
+class TestDiffOfOneSource:
+    SCRIPT = (
+        "TP=${TP:-2}\ntorchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size $TP --micro-batch-size 1"
+    )
+
+    def test_a_variable_for_one_side_alone(self, run, tmp_path):
+        path = tmp_path / "run.sh"
+        path.write_text(self.SCRIPT)
+        told = run("diff", str(path), str(path), "--set", "TP=4", "--set-b", "TP=8", "--json")
+        assert (told.code, told.json["first"], told.json["second"]) == (1, "pp=1 dp=2 cp=1 tp=4", "pp=1 dp=1 cp=1 tp=8")
+        told = run("diff", str(path), "pp=1 dp=4 cp=1 tp=2", "--set-a", "TP=4", "--json").json
+        assert told["first"] == "pp=1 dp=2 cp=1 tp=4"
+        assert run("diff", str(path), str(path), "--set-b", "TP=2", "--json").json["equal"]
+
+    def test_what_is_no_assignment(self, run, tmp_path):
+        path = tmp_path / "run.sh"
+        path.write_text(self.SCRIPT)
+        assert "takes NAME=VALUE" in run("diff", str(path), str(path), "--set-a", "TP").err
+        assert run("diff", "dp=2", "dp=2", "--set-a", "TP=2").code == 2

@@ -59,6 +59,41 @@ def test_json_tells_the_table_of_the_plan(run, preset, layout):
     }
 
 
+SOURCES = {
+    "megatron": ({"tensor_model_parallel_size": 2, "micro_batch_size": 1, "num_layers": 4}, "model-parallel-rng", ""),
+    "paddlenlp": ({"tensor_parallel_degree": 2}, "global_seed", ""),
+    "torchtitan": (
+        {"parallelism": {"tensor_parallel_degree": 2}},
+        "global_seed",
+        "torchtitan-0.3, which seeds otherwise",
+    ),
+    "deepspeed": ({"zero_optimization": {"stage": 1}}, "global_seed", "deepspeed-0.19, which seeds otherwise"),
+}
+
+
+@pytest.mark.parametrize("format", SOURCES)
+def test_the_streams_are_those_of_the_source_s_framework(capsys, tmp_path, format):
+    content, stream, note = SOURCES[format]
+    path = tmp_path / "source.json"
+    path.write_text(json.dumps(content))
+
+    def streams(*more):
+        with pytest.raises(SystemExit) as ended:
+            main(["seeds", str(path), "--from", format, "-n", "8", "--json", *more])
+        assert ended.value.code == 0
+        out, err = capsys.readouterr()
+        return json.loads(out)["streams"], err
+
+    told, err = streams()
+    assert stream in [one["name"] for one in told]
+    assert note in err
+    assert bool(err) == bool(note)
+    other = "paddle" if format == "megatron" else "megatron"
+    told, err = streams("--preset", other)
+    assert "which seeds otherwise" in err
+    assert bool("model-parallel-rng" in [one["name"] for one in told]) == (other == "megatron")
+
+
 def test_a_world_that_nobody_walks(run):
     out = run("pp=1024 dp=1048576 tp=1024")
     assert "1099511627776" in out

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__, "../..").resolve()
 sys.path.insert(0, str(ROOT / "tests"))
 
-from rankatlas.checks import codes, words  # noqa: E402
+from rankatlas.catalogue import codes, words  # noqa: E402
 
 PAGE = ROOT / "docs" / "findings.md"
 CHECK = ROOT / "docs" / "check.md"
@@ -35,6 +35,7 @@ FAMILIES = {
     "17": "nodes and hosts",
     "18": "order and seeds",
     "19": "communicators",
+    "20": "what does not go together",
 }
 
 

@@ -151,7 +151,8 @@ class WorldSizeError(InputError):
 
     `factors` are (axis, size) pairs, `product` is theirs, `remainder` is world_size modulo product,
     `nearest_worlds` are the world sizes next to the given one that these sizes do fit, and `fixes` are the
-    nearest changes of sizes that fit the given world, each a dict axis → size.
+    nearest changes of sizes that fit the given world, each a dict axis → size.  Where sizes were resolved there are
+    also `open_axis`, the one without a size (None where all have one), and `origins`, axis → where its size came from.
     """
 
     factors: tuple[tuple[str, int], ...]
@@ -160,6 +161,8 @@ class WorldSizeError(InputError):
     remainder: int
     nearest_worlds: list[int]
     fixes: list[dict[str, int]]
+    open_axis: str | None
+    origins: dict[str, str]
 
 
 class BatchError(InputError):

@@ -38,6 +38,7 @@ SETTINGS = MappingProxyType(
         "heads": "attention heads",
         "kv_heads": "heads of keys and values (fewer than heads with grouped queries)",
         "hidden": "features of a token between layers",
+        "head_size": "features of one attention head, where it is not hidden ÷ heads",
         "ffn": "features inside a dense feed-forward layer",
         "vocab": "entries of the vocabulary, before padding",
         "vocab_multiple": "padding rounds the vocabulary up to a multiple of this times the tensor size",
@@ -53,10 +54,22 @@ SETTINGS = MappingProxyType(
         "zero_stage": "0 to 3: what data ranks share out among them (optimizer states, gradients, parameters)",
         "fsdp": "how parameters are sharded, in the words of the framework",
         "cp_split": "contiguous or balanced: how a sequence is cut over context ranks",
+        "sequence_parallel": "whether tensor ranks share a sequence out between the layers' matrices: true or false",
+        "linear_bias": "whether the layers' matrices have a bias: true or false",
         "recompute": "what is computed again in the backward pass, in the words of the framework",
         "precision": "bf16, fp16, fp32, fp8 or fp4",
     }
 )
+
+
+class Offer:
+    """A number of ranks to take where a source says none: `world`, and what offers it, such as "--nodes 8x8"."""
+
+    __slots__ = ("origin", "world")
+
+    def __init__(self, world: int, origin: str) -> None:
+        self.world = world
+        self.origin = origin
 
 
 class Job:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from types import MappingProxyType
 
+from rankatlas.catalogue import said
 from rankatlas.core.border import as_int, in_order
 from rankatlas.core.sizes import checked_size
 from rankatlas.errors import PipelineSplitError, SizeError, shown
@@ -150,27 +151,26 @@ def _explicit(layers: int, stages: int, virtual: int, explicit: Iterable[int]) -
     given = [as_int(size, "a number of layers") for size in in_order(explicit, "explicit")]
     told = shown(given)
     if any(size < 0 for size in given):
-        raise PipelineSplitError(f"{told} has a negative number of layers", **_facts(layers, stages, virtual))
+        raise PipelineSplitError(said("split.negative", told=told), **_facts(layers, stages, virtual))
     if len(given) not in (stages, stages * virtual):
-        chunks = f", or {stages * virtual} of them for {virtual} chunks each" if virtual > 1 else ""
+        chunks = said("split.sizes_chunks", pieces=stages * virtual, virtual=virtual) if virtual > 1 else ""
         raise PipelineSplitError(
-            f"{told} has {len(given)} sizes, {stages} stages need {stages}{chunks}",
+            said("split.sizes", told=told, count=len(given), stages=stages, chunks=chunks),
             **_facts(layers, stages, virtual),
         )
     total = sum(given)
     if total != layers:
-        wrong = f"{layers - total} would be lost" if total < layers else f"{total - layers} too many"
-        facts = _facts(layers, stages, virtual)
-        raise PipelineSplitError(
-            f"{told} holds {total} layers, the model has {layers}: {wrong}{_offer(facts)}", **facts
+        lost = layers - total
+        wrong = said("split.total_lost", lost=lost) if lost > 0 else said("split.total_more", more=-lost)
+        raise _offering(
+            said("split.total", told=told, total=total, layers=layers, wrong=wrong), layers, stages, virtual
         )
     if len(given) == stages * virtual:
         return PipelineSplit(stages, virtual, given)
     odd = [stage for stage, size in enumerate(given) if size % virtual]
     if odd:
         raise PipelineSplitError(
-            f"stage {odd[0]} has {given[odd[0]]} layers, which {virtual} chunks cannot share evenly:"
-            f" give {stages * virtual} sizes, one per chunk in model order",
+            said("split.stage", stage=odd[0], size=given[odd[0]], virtual=virtual, pieces=stages * virtual),
             **_facts(layers, stages, virtual),
         )
     return PipelineSplit(stages, virtual, [size // virtual for size in given] * virtual)
@@ -183,17 +183,17 @@ def _with_ends(layers: int, stages: int, virtual: int, first: int | None, last: 
             ends[name] = checked_size(name, size, label=f"layers of the {name} stage")
     inner = stages - len(ends)
     rest = layers - sum(ends.values())
-    told = " and ".join(f"{size} on the {name} stage" for name, size in ends.items())
-    facts = _facts(layers, stages, virtual)
+    parts = [said(f"split.ends_{name}", size=size) for name, size in ends.items()]
+    told = said("both", first=parts[0], second=parts[1]) if len(parts) > 1 else parts[0]
     if inner < 0:
-        raise PipelineSplitError(f"one stage is both first and last; {told} needs two", **facts)
+        raise PipelineSplitError(said("split.one_stage", told=told), **_facts(layers, stages, virtual))
     if rest < 0 or (inner == 0 and rest) or (inner and rest % inner):
-        share = f"{rest} layers are left for {inner} stages between, which cannot share them evenly"
+        wrong = said("split.ends_uneven", rest=rest, inner=inner)
         if rest < 0:
-            share = f"that is {-rest} more than the model's {layers} layers"
+            wrong = said("split.ends_more", more=-rest, layers=layers)
         elif inner == 0:
-            share = f"{rest} of the {layers} layers would be lost"
-        raise PipelineSplitError(f"with {told}, {share}{_offer(facts)}", **facts)
+            wrong = said("split.ends_lost", rest=rest, layers=layers)
+        raise _offering(said("split.ends", told=told, wrong=wrong), layers, stages, virtual)
     sizes = [rest // inner] * inner if inner else []
     sizes = [*([ends["first"]] if "first" in ends else []), *sizes, *([ends["last"]] if "last" in ends else [])]
     return _explicit(layers, stages, virtual, sizes)
@@ -225,16 +225,22 @@ def shown_sizes(facts: dict[str, object]) -> str:
 
 
 def _too_many(layers: int, stages: int, virtual: int) -> PipelineSplitError:
-    chunks = f" × {virtual} chunks" if virtual > 1 else ""
-    return PipelineSplitError(
-        f"{layers} layers are fewer than {shown(stages)} stages{chunks}, so some would have none;"
-        f" use at most {max(1, layers // virtual)} stages{' of so many chunks' if virtual > 1 else ''}",
-        **_facts(layers, stages, virtual),
+    sentence = said(
+        "split.few",
+        layers=layers,
+        stages=shown(stages),
+        chunks=said("split.few_chunks", virtual=virtual) if virtual > 1 else "",
+        most=max(1, layers // virtual),
+        so_many=said("split.few_so_many") if virtual > 1 else "",
     )
+    return PipelineSplitError(sentence, **_facts(layers, stages, virtual))
 
 
-def _offer(facts: dict[str, object]) -> str:
-    return f"\nsizes that add up: explicit={shown_sizes(facts)}" if facts["offered_chunks"] else ""
+def _offering(sentence: str, layers: int, stages: int, virtual: int) -> PipelineSplitError:
+    """The error that says this, with sizes that add up on a second line where there are any."""
+    facts = _facts(layers, stages, virtual)
+    offer = f"\nsizes that add up: explicit={shown_sizes(facts)}" if facts["offered_chunks"] else ""
+    return PipelineSplitError(f"{sentence}{offer}", sentence=sentence, **facts)
 
 
 def _facts(layers: int, stages: int, virtual: int) -> dict[str, object]:

@@ -1,10 +1,5 @@
 """A launch checked before a device is booked: findings with codes, numbers, reasons and changes to paste."""
 
-from rankatlas.checks.catalogue import LANGUAGES as LANGUAGES
-from rankatlas.checks.catalogue import catalogue as catalogue
-from rankatlas.checks.catalogue import codes as codes
-from rankatlas.checks.catalogue import page_words as page_words
-from rankatlas.checks.catalogue import words as words
 from rankatlas.checks.finding import SEVERITIES as SEVERITIES
 from rankatlas.checks.finding import Finding as Finding
 from rankatlas.checks.finding import Fix as Fix

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
+from rankatlas.catalogue import said
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
 
+_OF_MEGATRON = ("megatron", "verl", "nemo")  # whose own rules these are
 _INHERITED = ("inherit", "same as tp", "default")
 
 
@@ -21,17 +23,17 @@ def ranks(numbers: Numbers) -> Iterator[Finding]:
     (2, [1, 2])
     """
     ep = numbers.get("ep")
-    if ep is None or ep == 1:
+    etp = numbers["etp"]
+    if ep is None or ep * etp == 1:
         return
     there, axes = numbers.expert_ranks()
     if numbers.mesh is not None and any(axis in numbers.mesh.axes for axis in numbers.axes.get("ep", ())):
         return  # an axis of its own takes ranks of its own
-    etp = numbers["etp"]
     if there % (ep * etp) == 0:
         return
     experts = numbers.get("experts")
-    common = gcd(there // etp, experts) if experts and there % etp == 0 else there // gcd(there, etp)
-    legal = divisors_shown(common)
+    whole = there // etp if there % etp == 0 else 0  # where etp alone does not divide, no ep does
+    legal = divisors_shown(gcd(whole, experts) if experts else whole) if whole else []
     yield Finding(
         "RA110",
         "error",
@@ -53,8 +55,8 @@ def _block(numbers: Numbers) -> str:
     ep, etp = numbers["ep"], numbers["etp"]
     if etp == 1:
         return f"ep={ep}"
-    inherited = " (inherited from tp)" if any(word in numbers.origin("etp") for word in _INHERITED) else ""
-    return f"ep={ep} × etp={etp}{inherited} = {ep * etp}"
+    inherited = any(word in numbers.origin("etp") for word in _INHERITED)
+    return said("block.inherited" if inherited else "block.plain", ep=ep, etp=etp, ranks=ep * etp)
 
 
 def count(numbers: Numbers) -> Iterator[Finding]:
@@ -119,6 +121,29 @@ def features(numbers: Numbers) -> Iterator[Finding]:
             {"expert_ffn": ffn, "etp": etp, "remainder": ffn % etp, "legal": legal},
             [Fix({"etp": size}) for size in legal[-1:]],
         )
+
+
+def without_sequence(numbers: Numbers) -> Iterator[Finding]:
+    """RA115: experts beside tensor ranks that do not share sequences out, which Megatron refuses while training.
+
+    Source: `MoELayer.forward` in megatron/core/transformer/moe/moe_layer.py (0.16).
+    """
+    off = numbers.value("sequence_parallel") is False and numbers.format.startswith(_OF_MEGATRON)
+    if off and numbers.get("experts") and numbers["tp"] > 1:
+        facts = {"experts": numbers["experts"], "size": numbers.label("tp"), "tp": numbers["tp"]}
+        yield Finding("RA115", "error", facts, [Fix({"sequence_parallel": True})])
+
+
+def bias(numbers: Numbers) -> Iterator[Finding]:
+    """RA116: experts that are cut along etp and have a bias, which Megatron refuses.
+
+    Source: `__post_init__` in megatron/core/transformer/transformer_config.py (0.16).
+    """
+    etp = numbers["etp"]
+    biased = numbers.value("linear_bias") is True and numbers.format.startswith(_OF_MEGATRON)
+    if biased and numbers.get("experts") and etp > 1:
+        facts = {"etp": etp, "block": _block(numbers)}
+        yield Finding("RA116", "error", facts, [Fix({"linear_bias": False}), Fix({"etp": 1})])
 
 
 def _near(legal: list[int], wanted: int) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rankatlas.checks.catalogue import filled, page_words, words
+from rankatlas.catalogue import filled, in_language, page_words, words
 
 SEVERITIES = ("note", "warning", "error")  # ascending
 
@@ -29,7 +29,10 @@ class Fix:
 
     def to_dict(self, lang: str = "en") -> dict[str, Any]:
         """Plain data for JSON; what the lines replace stands behind them as a comment."""
-        held: dict[str, Any] = {"changes": dict(self.changes), "lines": list(self.lines)}
+        held: dict[str, Any] = {
+            "changes": dict(self.changes),
+            "lines": [in_language(line, lang) for line in self.lines],
+        }
         if self.instead:
             names = "  ".join(self.instead)
             held["instead"] = list(self.instead)
@@ -44,6 +47,9 @@ class Fix:
 class Finding:
     """One thing that was found: `code`, `severity` (error, warning or note), `numbers` and `fixes`.
 
+    `tried` are changes that would help and break something else, each with the codes it would bring; they are told
+    where there are no fixes.
+
     The sentences come from the catalogue, in English or Chinese: `message` tells the numbers, `why` why they matter.
 
     >>> finding = Finding("RA111", "error", {"experts": 10, "ep": 4, "remainder": 2, "legal": [1, 2, 5, 10]})
@@ -51,13 +57,21 @@ class Finding:
     '10 experts cannot be shared evenly by ep=4: 2 are left over; sizes of ep that divide them: 1, 2, 5, 10'
     """
 
-    __slots__ = ("code", "fixes", "numbers", "severity")
+    __slots__ = ("code", "fixes", "numbers", "severity", "tried")
 
-    def __init__(self, code: str, severity: str, numbers: Mapping[str, Any], fixes: Iterable[Fix] = ()) -> None:
+    def __init__(
+        self,
+        code: str,
+        severity: str,
+        numbers: Mapping[str, Any],
+        fixes: Iterable[Fix] = (),
+        tried: Iterable[tuple[Fix, list[str]]] = (),
+    ) -> None:
         self.code = code
         self.severity = severity
         self.numbers = MappingProxyType(dict(numbers))
         self.fixes = tuple(fixes)
+        self.tried = tuple(tried)
 
     @property
     def message(self) -> str:
@@ -71,15 +85,15 @@ class Finding:
 
     def told(self, what: str, lang: str = "en") -> str:
         """The `message`, `why` or `title` in a language."""
-        return filled(words(self.code, lang)[what], self.numbers)
+        return filled(words(self.code, lang)[what], self.numbers, lang)
 
-    def with_fixes(self, fixes: Iterable[Fix]) -> Finding:
+    def with_fixes(self, fixes: Iterable[Fix], tried: Iterable[tuple[Fix, list[str]]] = ()) -> Finding:
         """The same finding with other fixes."""
-        return Finding(self.code, self.severity, self.numbers, fixes)
+        return Finding(self.code, self.severity, self.numbers, fixes, tried)
 
     def to_dict(self, lang: str = "en") -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
+        held = {
             "code": self.code,
             "severity": self.severity,
             "title": self.told("title", lang),
@@ -88,6 +102,9 @@ class Finding:
             "numbers": dict(self.numbers),
             "fixes": [fix.to_dict(lang) for fix in self.fixes],
         }
+        if self.tried:
+            held["tried"] = [{**fix.to_dict(lang), "brings": brings} for fix, brings in self.tried]
+        return held
 
     def __repr__(self) -> str:
         return f"Finding({self.code!r}, {self.severity!r}, {dict(self.numbers)!r}, {list(self.fixes)!r})"

@@ -25,6 +25,8 @@ _MEGATRON = MappingProxyType(
         "kv_heads": "num-query-groups",
         "experts": "num-experts",
         "vocab_multiple": "make-vocab-size-divisible-by",
+        "sequence_parallel": "sequence-parallel",
+        "linear_bias": "disable-bias-linear",
         "stage_layers": "pipeline-model-parallel-layout",
         "embedding": "account-for-embedding-in-pipeline-split",
         "loss": "account-for-loss-in-pipeline-split",
@@ -76,6 +78,7 @@ _TITAN = MappingProxyType(
         "micro_batch": "training.local_batch_size",
         "global_batch": "training.global_batch_size",
         "sequence_length": "training.seq_len",
+        "sequence_parallel": "parallelism.enable_sequence_parallel",
     }
 )
 _DEEPSPEED = MappingProxyType(
@@ -85,6 +88,7 @@ _DEEPSPEED = MappingProxyType(
         "accumulation": "gradient_accumulation_steps",
         "tp": "tensor_parallel.autotp_size",
         "sep": "sequence_parallel_size",
+        "zero_stage": "zero_optimization.stage",
     }
 )
 _ACCELERATE = MappingProxyType(
@@ -118,6 +122,8 @@ BRIDGE = MappingProxyType(
         "kv_heads": "model.num_query_groups",
         "experts": "model.num_moe_experts",
         "vocab_multiple": "model.make_vocab_size_divisible_by",
+        "sequence_parallel": "model.sequence_parallel",
+        "linear_bias": "model.add_bias_linear",
         "stage_layers": "model.pipeline_model_parallel_layout",
         "embedding": "model.account_for_embedding_in_pipeline_split",
         "loss": "model.account_for_loss_in_pipeline_split",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankatlas.catalogue import Said, sentence_of
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
 from rankatlas.checks.spelling import says_data
@@ -23,8 +24,9 @@ def split_of(numbers: Numbers) -> PipelineSplit | None:
     Raises PipelineSplitError.
     """
     layers, stages = numbers.get("layers"), numbers["pp"]
-    unread = any(note.startswith("pipeline_model_parallel_layout") for note in numbers.notes)
-    if layers is None or stages == 1 or stages > _MOST_STAGES or unread:
+    unread = any(isinstance(note, Said) and note.code == "noted.picture" for note in numbers.notes)
+    alone = stages == 1 and not (ends_given(numbers) and numbers.written("megatron"))
+    if layers is None or alone or stages > _MOST_STAGES or unread:
         return None
     virtual = numbers.get("virtual_stages") or 1
     explicit = numbers.value("stage_layers")
@@ -52,7 +54,7 @@ def split(numbers: Numbers) -> Iterator[Finding]:
     except PipelineSplitError as error:
         yield _finding(numbers, error)
     except InputError as error:  # sizes that are no numbers of layers at all
-        yield Finding("RA131", "error", {"detail": str(error).partition("\n")[0]})
+        yield Finding("RA131", "error", {"detail": sentence_of(error)})
 
 
 def _finding(numbers: Numbers, error: PipelineSplitError) -> Finding:
@@ -72,7 +74,7 @@ def _finding(numbers: Numbers, error: PipelineSplitError) -> Finding:
         "dropped": whole % pieces,
         "offered": error.offered_split or [],
         "legal": [size for size in divisors_shown(whole) if whole % (size * virtual) == 0 and size * virtual <= layers],
-        "detail": str(error).partition("\n")[0],
+        "detail": sentence_of(error),
     }
     return Finding("RA131" if told else "RA130", "error", facts, _fixes(numbers, error))
 
@@ -158,6 +160,16 @@ def virtual_by_length(numbers: Numbers) -> Iterator[Finding]:
     }
     below, above = ([one for one in legal if (one < size) is less] for less in (True, False))
     yield Finding("RA134", "error", facts, [Fix({"virtual_stage_layers": one}) for one in (*below[-1:], *above[:1])])
+
+
+def virtual_alone(numbers: Numbers) -> Iterator[Finding]:
+    """RA135: virtual stages without a pipeline, which Megatron refuses.
+
+    Source: validate_args in megatron/training/arguments.py (0.16).
+    """
+    virtual = numbers.get("virtual_stages") or 1
+    if virtual > 1 and numbers["pp"] == 1 and numbers.written("megatron"):
+        yield Finding("RA135", "error", {"virtual": virtual}, [Fix({"virtual_stages": 1})])
 
 
 def interleaving(numbers: Numbers) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankatlas.catalogue import said
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import EXPERT_ROLES, ROLES, Numbers
 from rankatlas.cluster import Cluster, Crossing, crossing, differing_places, natural_order, string_order
@@ -51,7 +52,7 @@ def devices(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
         fixes = [Fix({"nodes": enough}, [f"--nodes {enough}"])] if enough and not cluster.hosts else []
         yield Finding("RA170", "error", facts, fixes)
     elif world < cluster.slots:
-        yield Finding("RA171", "note", facts)
+        yield Finding("RA171", "warning", facts)
 
 
 def leaving(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
@@ -74,7 +75,7 @@ def leaving(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
             {
                 "axis": address,
                 "size": size,
-                "count": "many" if found.count is None else found.count,
+                "count": said("many") if found.count is None else found.count,
                 "groups": found.groups,
                 "stride": mesh.stride(found.axis),
                 "nodes": found.most_nodes,

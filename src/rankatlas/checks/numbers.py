@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
+from rankatlas.catalogue import Said, said
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.sizes import divisors
 from rankatlas.derived import PIPELINE_AXES, data_axes
@@ -28,7 +29,13 @@ DENSE_CHARTS = ("ulysses", "dense", "train_dense", "train", "actor")
 EXPERT_CHARTS = ("expert", "train_expert", "sparse", "train_sparse", "experts", "moe")
 # Of reinforcement learning.
 _OF_STEPS = ("prompts", "responses", "rollout_tp", "rollout_pp", "rollout_dp")
-_DERIVED = ("data size", "batch mesh")  # origins of batches that a reader computed
+# Origins of batches that a reader computed → of what, beside the data size.
+_DERIVED: Mapping[str, tuple[str, ...]] = {
+    "default.batch": ("micro_batch",),
+    "default.local_batch": ("micro_batch",),
+    "computed.batch": ("micro_batch", "accumulation"),
+}
+_STEPS = ("computed.accumulation", "computed.local_accumulation")
 _ENORMOUS = 1 << 32  # beyond it the search for divisors takes noticeably long
 _MOST_SIZE = 1 << 12
 
@@ -74,15 +81,20 @@ class Numbers:
         """The numbers of a job; `extra` are settings that the job lacks, such as those of a model's configuration."""
         mesh, expert = dense_mesh(job.layout), expert_mesh(job.layout)
         origins = {fact.name.removeprefix("train."): fact.origin for fact in job.facts}
-        facts = [Fact("world", mesh.world_size, "the layout")]
+        facts = [Fact("world", mesh.world_size, said("layout"))]
         axes: dict[str, tuple[str, ...]] = {}
         for role, names in ROLES.items():
             axes[role] = tuple(axis for axis in mesh.axes if axis in names)
             if axes[role]:
                 size = prod(mesh.size(axis) for axis in axes[role])
-                facts.append(Fact(role, size, origins.get(axes[role][0], "the layout")))
+                facts.append(Fact(role, size, origins.get(axes[role][0], said("layout"))))
         axes["dp"] = tuple(axis for axis in mesh.axes if axis in data_axes(mesh))
-        facts.append(Fact("dp", prod(mesh.size(axis) for axis in axes["dp"]), "the layout"))
+        facts.append(Fact("dp", prod(mesh.size(axis) for axis in axes["dp"]), said("layout")))
+        if "dp_replicate" in mesh.axes:
+            facts.append(Fact("replicas", mesh.size("dp_replicate"), said("layout")))
+        taken = prod(mesh.size(axis) for role in (*ROLES, "dp") for axis in axes[role])
+        if mesh.world_size > taken:  # an axis whose role is not known, or one of experts among the others
+            facts.append(Fact("other", mesh.world_size // taken, said("layout")))
         chart = expert or mesh
         for role, names in EXPERT_ROLES.items():
             if expert is None and role != "ep":
@@ -91,12 +103,12 @@ class Numbers:
             if axis is not None:
                 axes[role] = (axis,)
                 places = (f"expert.{axis}", role, axis)
-                origin = next((origins[name] for name in places if name in origins), "the layout")
+                origin = next((origins[name] for name in places if name in origins), said("layout"))
                 facts.append(Fact(role, chart.size(axis), origin))
         known = {fact.name for fact in facts}
         facts += [fact for fact in job.facts if fact.name not in known and fact.name in _OF_STEPS]
         if isinstance(job.layout, Atlas) and "rollout" in job.layout.charts:
-            facts.append(Fact("rollout_world", job.layout.charts["rollout"].world_size, "the layout"))
+            facts.append(Fact("rollout_world", job.layout.charts["rollout"].world_size, said("layout")))
         facts += job.settings.values()
         there = {fact.name for fact in facts}
         facts += [fact for fact in extra if fact.name not in there]
@@ -145,8 +157,8 @@ class Numbers:
         if not origin and self.format == "notation":
             open_sizes = [f"{names[0]}={open_size}" for open_size in ("?", "-1")]
             inferred = any(text in self.source.split() for text in open_sizes)
-            origin = f"inferred from world size {self['world']}" if inferred else "given"
-        return origin or "the layout"
+            origin = said("inferred.world_size", world=self["world"]) if inferred else said("given.plain")
+        return origin or said("layout")
 
     def label(self, name: str) -> str:
         """A number with the name its source gives it, such as mp=4 for tp."""
@@ -163,12 +175,31 @@ class Numbers:
         One pipeline stage; copies of the model (dp_replicate) hold all experts each.
         """
         if self.mesh is None:
-            return self["world"] // self["pp"], ("dp", "cp", "tp")
+            return self["world"] // self["pp"] // self["replicas"], ("dp", "cp", "tp")
         left_out = (*PIPELINE_AXES, "dp_replicate")
         axes = tuple(axis for axis in self.mesh.axes if axis not in left_out and axis not in self.axes.get("ep", ()))
         return self["world"] // self["pp"] // prod(
             self.mesh.size(axis) for axis in self.mesh.axes if axis == "dp_replicate"
         ), axes
+
+    def by_axis(self) -> Numbers:
+        """The same numbers, whose changes name axes of the layout and no roles.
+
+        >>> numbers = Numbers.of(Job(Mesh(dp=2, sharding=2), format="notation", source=""))
+        >>> numbers.axes["dp"], numbers.by_axis().axes["dp"]
+        (('dp', 'sharding'), ('dp',))
+        """
+        axes = {} if self.mesh is None else {axis: (axis,) for axis in self.mesh.axes}
+        return Numbers(
+            self.facts.values(),
+            format=self.format,
+            source=self.source,
+            layout=self.layout,
+            mesh=self.mesh,
+            axes=axes,
+            notes=self.notes,
+            origins=self.origins,
+        )
 
     def changed(self, changes: Mapping[str, Any]) -> Numbers:
         """The same job with some numbers changed, those that follow from them adapted.
@@ -179,18 +210,25 @@ class Numbers:
         facts = dict(self.facts)
         for name, value in changes.items():
             facts[name] = Fact(name, value, "changed")
+        if "world" in changes and self.get("rollout_world") == self.get("world"):
+            facts["rollout_world"] = Fact("rollout_world", changes["world"], "inferred")
+        if (
+            "ep" in changes
+            and self.mesh is not None
+            and any(axis in self.mesh.axes for axis in self.axes.get("ep", ()))
+        ):
+            facts["other"] = Fact("other", self["other"] * changes["ep"] // self["ep"], "changed")
         model = ("pp", "tp", "cp", "sep")
         if any(name in changes for name in (*model, "world")) and "dp" not in changes:
             taken = prod(_size(facts.get(name)) for name in model)
+            taken *= _size(facts.get("other"))
             facts["dp"] = Fact("dp", max(1, _size(facts.get("world")) // taken), "inferred")
         if "etp" not in changes and "tp" in changes and "inherited" in self.origin("etp"):
             facts["etp"] = Fact("etp", changes["tp"], self.origin("etp"))
         if "ep" in facts and "edp" in facts and "edp" not in changes:
             stage = _size(facts.get("world")) // _size(facts.get("pp"))
             facts["edp"] = Fact("edp", max(1, stage // (_size(facts["ep"]) * _size(facts.get("etp")))), "inferred")
-        for name in ("accumulation", "global_batch"):
-            if name not in changes and any(words in self.origin(name) for words in _DERIVED):
-                facts.pop(name)  # it follows from what changes
+        _derive(facts, changes)
         _share_out(facts, changes)
         return Numbers(facts.values(), format=self.format, source=self.source, axes=self.axes, notes=self.notes)
 
@@ -212,6 +250,27 @@ def expert_mesh(layout: Mesh | Atlas) -> Mesh | None:
     if isinstance(layout, Mesh):
         return None
     return next((layout.charts[name] for name in EXPERT_CHARTS if name in layout.charts), None)
+
+
+def _derive(facts: dict[str, Fact], changes: Mapping[str, Any]) -> None:
+    """The batches that a reader computed, computed again from what changes."""
+    whole, steps = facts.get("global_batch"), facts.get("accumulation")
+    data = _size(facts.get("dp"))
+    if whole is not None and isinstance(whole.origin, Said) and whole.origin.code in _DERIVED:
+        size = data * prod(_size(facts.get(name)) for name in _DERIVED[whole.origin.code])
+        facts["global_batch"] = Fact("global_batch", size, whole.origin)
+    if (
+        steps is None
+        or "accumulation" in changes
+        or not isinstance(steps.origin, Said)
+        or steps.origin.code not in _STEPS
+    ):
+        return
+    count, rest = divmod(_size(facts.get("global_batch")), _size(facts.get("micro_batch")) * data)
+    if rest:
+        facts.pop("accumulation")
+    else:
+        facts["accumulation"] = Fact("accumulation", count, steps.origin)
 
 
 def _share_out(facts: dict[str, Fact], changes: Mapping[str, Any]) -> None:

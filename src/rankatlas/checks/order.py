@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from rankatlas.catalogue import Said
 from rankatlas.checks.finding import Finding
 from rankatlas.checks.numbers import Numbers
 from rankatlas.topology.training_args import DEFAULT_ORDER, TRAINER_ORDERS
@@ -44,5 +45,5 @@ def differs(numbers: Numbers) -> Iterator[Finding]:
 def seeds(numbers: Numbers) -> Iterator[Finding]:
     """RA181: PaddleNLP's auto-parallel scripts seed from other coordinates than those it communicates along."""
     for note in numbers.notes:
-        if note.startswith("seeds and groups follow"):
+        if isinstance(note, Said) and note.code == "seeds.other":
             yield Finding("RA181", "warning", {"note": note, "mp": numbers["tp"], "sep": numbers["sep"]})

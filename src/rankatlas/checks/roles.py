@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd, lcm
 
+from rankatlas.catalogue import said
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown, up_to_next
 
@@ -27,7 +28,7 @@ def rollout(numbers: Numbers) -> Iterator[Finding]:
     origin = numbers.origin("rollout_tp")
     facts = {
         "rollout_tp": size,
-        "origin": origin or "given",
+        "origin": origin or said("given.plain"),
         "world": world,
         "remainder": world % size,
         "legal": legal,

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
-from rankatlas.checks import batch, communicators, experts, layers, nodes, order, roles, sequences, tensor, world
+from rankatlas.checks import (
+    batch,
+    communicators,
+    experts,
+    layers,
+    nodes,
+    order,
+    roles,
+    sequences,
+    tensor,
+    together,
+    world,
+)
 from rankatlas.checks.finding import SEVERITIES, Finding, Fix
 from rankatlas.checks.keys import KEYS
 from rankatlas.checks.numbers import Numbers
+from rankatlas.checks.proving import errors_of, fitting, proven
 from rankatlas.checks.spelling import instead_of, lines
 from rankatlas.cluster import Cluster
 from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
@@ -23,20 +37,27 @@ _OF_NUMBERS: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
     experts.inherited,
     experts.unused,
     experts.features,
+    experts.without_sequence,
+    experts.bias,
     tensor.divides,
+    tensor.head_features,
     tensor.key_value_heads,
     tensor.vocabulary,
     layers.split,
     layers.virtual_by_length,
+    layers.virtual_alone,
     layers.interleaving,
     layers.few_micro_batches,
     sequences.context,
+    sequences.tensor,
     sequences.ulysses,
     batch.product,
     batch.remainder,
     roles.rollout,
     roles.samples,
     roles.mini_batches,
+    together.apart,
+    together.parts,
 )
 # Of the layout and of what the reader said.
 _OF_LAYOUT: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
@@ -69,30 +90,66 @@ def check_job(job: Job, cluster: Cluster | None = None, extra: Iterable[Fact] = 
 
 def check_numbers(numbers: Numbers, cluster: Cluster | None = None) -> list[Finding]:
     """The same for numbers that need not be a layout yet.  Cost: as `check_job`."""
-    found = [_proven(finding, numbers) for finding in _all_of(numbers)]
+    found = [_spelled(proven(finding, numbers, _all_of), numbers) for finding in _all_of(numbers)]
     found += [_spelled(finding, numbers) for check in _OF_LAYOUT for finding in check(numbers)]
     if cluster is not None:
         found += [_spelled(finding, numbers) for check in _OF_CLUSTER for finding in check(numbers, cluster)]
     return sorted(found, key=lambda finding: (-SEVERITIES.index(finding.severity), finding.code))
 
 
-def check_refusal(error: WorldSizeError | DegreeError | ArgumentsError, numbers: Numbers | None = None) -> Finding:
-    """The finding for what a reader refused, its changes spelled as the source would.  Cost: O(axes)."""
+def check_refusal(
+    error: WorldSizeError | DegreeError | ArgumentsError,
+    numbers: Numbers | None = None,
+    others: Iterable[Finding] = (),
+) -> Finding:
+    """The finding for what a reader refused, its changes spelled as the source would.  Cost: O(axes).
+
+    `numbers` are those of the source at a world that its sizes fit, and `others` what is wrong with it at any world:
+    changes are offered that bring no further error.
+    """
     if isinstance(error, ArgumentsError):
         return world.contradiction(error)
     finding = world.product(error) if isinstance(error, WorldSizeError) else world.degree(error)
     if numbers is None:
         return finding.with_fixes(fix for fix in finding.fixes if fix.lines)
+    if isinstance(error, WorldSizeError):
+        finding = _fitting(finding, error, numbers, errors_of(others))
     if numbers.format.partition("-")[0] in KEYS and isinstance(error, WorldSizeError):
         # What stays as it is need not be pasted, and the open size follows by itself.
         open_axis = finding.numbers["axis"] if finding.code == "RA102" else None
         stays = {**finding.numbers["sizes"], open_axis: None}
-        changed = [
-            {name: size for name, size in fix.changes.items() if name not in stays or stays[name] not in (size, None)}
-            for fix in finding.fixes
-        ]
-        finding = finding.with_fixes(Fix(changes) for changes in changed if changes)
-    return _spelled(finding, numbers)
+
+        def changed(fix: Fix) -> Fix:
+            sizes = fix.changes.items()
+            return Fix({name: size for name, size in sizes if name not in stays or stays[name] not in (size, None)})
+
+        fixes = map(changed, finding.fixes)
+        tried = [(changed(fix), brings) for fix, brings in finding.tried]
+        finding = finding.with_fixes((fix for fix in fixes if fix.changes), (one for one in tried if one[0].changes))
+    return _spelled(finding, numbers.by_axis())
+
+
+def _fitting(finding: Finding, error: WorldSizeError, numbers: Numbers, known: list[str]) -> Finding:
+    """RA101 or RA102 with sizes that bring no other error: those near by, else any that the world has."""
+
+    def by_role(sizes: Mapping[str, Any]) -> dict[str, Any]:
+        return world.by_role(numbers, {**finding.numbers["sizes"], **sizes}, sizes.get("world", error.world_size))
+
+    of_sizes = [fix for fix in finding.fixes if "world" not in fix.changes and _taken(finding, fix)]
+    of_worlds = [fix for fix in finding.fixes if "world" in fix.changes]
+    sizes, tried = fitting(of_sizes, numbers, known, _all_of, by_role)
+    if not sizes:
+        sizes, _ = fitting(
+            (fix for fix in world.other_sizes(error) if _taken(finding, fix)), numbers, known, _all_of, by_role
+        )
+    worlds, _ = fitting(of_worlds, numbers, known, _all_of, by_role)
+    return finding.with_fixes([*sizes, *worlds], () if sizes or worlds else tried)
+
+
+def _taken(finding: Finding, fix: Fix) -> bool:
+    """Whether Paddle's trainer takes the sizes: dp above 1 stands beside no sharding that is left open."""
+    beside = int(fix.changes.get("dp") or 1)
+    return bool(finding.numbers["axis"] != "sharding") or beside == 1
 
 
 def _all_of(numbers: Numbers) -> Iterator[Finding]:
@@ -100,24 +157,12 @@ def _all_of(numbers: Numbers) -> Iterator[Finding]:
         yield from check(numbers)
 
 
-def _proven(finding: Finding, numbers: Numbers) -> Finding:
-    """The finding with the changes that make it go away and bring no error; where none does both, the first half."""
-    before = [other.code for other in _all_of(numbers) if other.severity == "error"]
-    clean, fair = [], []
-    for fix in finding.fixes:
-        after = list(_all_of(numbers.changed(fix.changes)))
-        if finding.code in [other.code for other in after]:
-            continue
-        fair.append(fix)
-        if all(other.severity != "error" or other.code in before for other in after):
-            clean.append(fix)
-    return _spelled(finding.with_fixes(clean or fair), numbers)
-
-
 def _spelled(finding: Finding, numbers: Numbers) -> Finding:
     """The finding with its changes as lines of the dialect; changes that cannot be said there are left out."""
-    fixes = [
-        Fix(fix.changes, fix.lines or lines(numbers, fix.changes), instead_of(numbers, fix.changes))
-        for fix in finding.fixes
-    ]
-    return finding.with_fixes(fix for fix in fixes if fix.lines)
+
+    def written(fix: Fix) -> Fix:
+        return Fix(fix.changes, fix.lines or lines(numbers, fix.changes), instead_of(numbers, fix.changes))
+
+    fixes = [written(fix) for fix in finding.fixes]
+    tried = [(written(fix), brings) for fix, brings in finding.tried]
+    return finding.with_fixes((fix for fix in fixes if fix.lines), (one for one in tried if one[0].lines))

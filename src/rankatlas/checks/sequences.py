@@ -29,6 +29,27 @@ def context(numbers: Numbers) -> Iterator[Finding]:
     yield _cut("RA140", numbers, "cp", length, chunks, str(split))
 
 
+def tensor(numbers: Numbers) -> Iterator[Finding]:
+    """RA145: with sequence parallelism, a sequence (or a context rank's part of it) that tp cannot share evenly.
+
+    Megatron cuts a context rank's part along the first dimension (`_split_along_first_dim` in
+    megatron/core/tensor_parallel/mappings.py, 0.16), and torchtitan asks for 2·cp·tp (trainer.py, 0.3).
+
+    >>> from rankatlas.job import Fact
+    >>> given = {"sequence_length": 4100, "tp": 8, "sequence_parallel": True}
+    >>> next(tensor(Numbers(Fact(name, value, "given") for name, value in given.items()))).numbers["legal"]
+    [4096, 4104]
+    """
+    tp, length = numbers["tp"], numbers.get("sequence_length")
+    if tp == 1 or length is None or numbers.value("sequence_parallel") is not True:
+        return
+    cut = numbers["cp"] * numbers["sep"]
+    if numbers.written("torchtitan") and numbers["cp"] > 1:
+        cut *= 2
+    if length % cut == 0 and length // cut % tp:
+        yield _cut("RA145", numbers, "tp", length, cut * tp, "sequence_parallel")
+
+
 def ulysses(numbers: Numbers) -> Iterator[Finding]:
     """RA141: a sequence that sep cannot share evenly; RA142 and RA143: heads, or kv heads, that it cannot."""
     sep, tp = numbers["sep"], numbers["tp"]

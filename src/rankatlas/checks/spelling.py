@@ -8,6 +8,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
+from rankatlas.catalogue import said
 from rankatlas.checks.keys import BRIDGE, KEYS
 from rankatlas.checks.numbers import ROLES, Numbers
 from rankatlas.core import Atlas, Mesh
@@ -19,6 +20,9 @@ _NODES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "verl": ("trainer.n_gpus_per_node", "trainer.nnodes"),
         "nemo": ("cluster.gpus_per_node", "cluster.num_nodes"),
     }
+)
+_MEGATRON_SWITCHES: Mapping[str, str] = MappingProxyType(
+    {"sequence_parallel": "sequence-parallel", "linear_bias": "disable-bias-linear"}
 )
 _WORD = re.compile(r"[a-z]\w*")
 _STYLES: Mapping[str, str] = MappingProxyType(
@@ -102,12 +106,15 @@ def _ends_counted(policy: object) -> list[str]:
 
 
 def says_data(numbers: Numbers) -> bool:
-    """Whether the source says the data size itself, so that it must change along with the other axes."""
+    """Whether the source says the data size itself, so that it must change along with the other axes.
+
+    It does not where one of the data axes is left open, which then takes what the others leave.
+    """
     family = numbers.format.partition("-")[0]
     if family not in KEYS:
         return True
-    axes = [axis for axis in numbers.axes.get("dp", ()) if axis in KEYS[family]]
-    return any(numbers.told(axis).startswith("given") for axis in axes)
+    told = [numbers.told(axis) for axis in numbers.axes.get("dp", ()) if axis in KEYS[family]]
+    return any(one.startswith("given") for one in told) and not any(one.startswith("inferred") for one in told)
 
 
 def _line(numbers: Numbers, family: str, name: str, value: Any, cp: int) -> list[str] | None:
@@ -119,8 +126,10 @@ def _line(numbers: Numbers, family: str, name: str, value: Any, cp: int) -> list
         flags = _style(numbers, family) == "flag"
         told = [f"--{key}" if flags else _written(numbers, family, key, True) for key in keys]
         return [" ".join(told)] if flags and told else told or None
-    if name == "zero_stage":
-        return [_written(numbers, family, "sharding", f"stage{value}")] if family.startswith("paddle") else None
+    if name == "zero_stage" and family.startswith("paddle"):
+        return [_written(numbers, family, "sharding", f"stage{value}")]
+    if family == "megatron" and isinstance(value, bool):
+        return _switched(numbers, name, value)
     if family == "verl" and name == "global_batch":  # which verl counts in prompts
         responses = numbers["responses"]
         if value % responses:
@@ -135,6 +144,16 @@ def _line(numbers: Numbers, family: str, name: str, value: Any, cp: int) -> list
         name, value = found
     key = _key(numbers, family, name)
     return None if not key else [_written(numbers, family, key, value)]
+
+
+def _switched(numbers: Numbers, name: str, on: bool) -> list[str] | None:
+    """A setting that is on or off, as Megatron has it: an option says the one of them that is not the default."""
+    if _style(numbers, "megatron") != "flag":
+        key = _key(numbers, "megatron", name)
+        opposite = key.rpartition(".")[2].replace("-", "_").startswith("disable")
+        return [_written(numbers, "megatron", key, on != opposite)]
+    said_by_option = on == (name == "sequence_parallel")
+    return [f"--{_MEGATRON_SWITCHES[name]}"] if said_by_option and name in _MEGATRON_SWITCHES else None
 
 
 def _key(numbers: Numbers, family: str, name: str) -> str:
@@ -207,15 +226,22 @@ def _written(numbers: Numbers, family: str, key: str, value: Any) -> str:
     there = section in _sections(numbers)  # a section that is there already must not be written twice
     if style == "json":
         inner = f'"{name}": {_json(value)}'
-        return (
-            f'"{section}": {{{inner}}}' if section and not there else inner + (f"  # in {section}" if section else "")
-        )
+        return f'"{section}": {{{inner}}}' if section and not there else _placed(inner, section)
     if style == "toml":
-        return f"{name} = {_json(value)}" + (f"  # in [{section}]" if section else "")
+        return _placed(f"{name} = {_json(value)}", f"[{section}]" if section else "")
     if style == "yaml":
-        told = f"{name}: {value}" if type(value) is int or _WORD.fullmatch(str(value)) else f"{name}: {_json(value)}"
-        return f"{section}: {{{told}}}" if section and not there else told + (f"  # in {section}" if section else "")
+        told = (
+            f"{name}: {value}"
+            if type(value) is int or (isinstance(value, str) and _WORD.fullmatch(str(value)))
+            else f"{name}: {_json(value)}"
+        )
+        return f"{section}: {{{told}}}" if section and not there else _placed(told, section)
     return f'--{key} "{value}"' if isinstance(value, str) and not _WORD.fullmatch(value) else f"--{key} {value}"
+
+
+def _placed(line: str, section: str) -> str:
+    """A line with a comment that says which section it belongs in, if any."""
+    return said("line.in_section", line=line, section=section) if section else line
 
 
 def _json(value: Any) -> str:
@@ -266,7 +292,10 @@ def _own(numbers: Numbers, changes: Mapping[str, Any]) -> list[str] | None:
     if numbers.source.endswith(".json"):
         told = [f'"layout": {_json(new)}'] if new else []
         return [*told, *(f'"{name}": {_json(value)}' for name, value in rest.items())]
-    return [*([f"layout: {new}"] if new else []), *(f"{name}: {value}  # in settings" for name, value in rest.items())]
+    return [
+        *([f"layout: {new}"] if new else []),
+        *(_placed(f"{name}: {value}", "settings") for name, value in rest.items()),
+    ]
 
 
 def _has(numbers: Numbers, name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.checks.finding import Finding, Fix
-from rankatlas.checks.numbers import Numbers, divisors_shown
+from rankatlas.checks.numbers import Numbers, divisors_shown, up_to_next
 from rankatlas.checks.spelling import says_data
 from rankatlas.checks.world import legal_sizes
 
@@ -22,6 +22,21 @@ def divides(numbers: Numbers) -> Iterator[Finding]:
         total = numbers.get(name)
         if total is not None and total % tp:
             yield Finding(code, "error", _facts(numbers, name, total), _fixes(numbers, total))
+
+
+def head_features(numbers: Numbers) -> Iterator[Finding]:
+    """RA126: hidden features that are no multiple of the heads, where nothing says how many a head has.
+
+    >>> from rankatlas.job import Fact
+    >>> next(head_features(Numbers([Fact("hidden", 1000, "given"), Fact("heads", 12, "given")]))).numbers["remainder"]
+    4
+    """
+    hidden, heads = numbers.get("hidden"), numbers.get("heads")
+    if hidden is None or heads is None or numbers.get("head_size") is not None or hidden % heads == 0:
+        return
+    legal = up_to_next(divisors_shown(hidden), heads)[-2:]
+    facts = {"hidden": hidden, "heads": heads, "remainder": hidden % heads, "legal": legal}
+    yield Finding("RA126", "error", facts, [Fix({"heads": size}) for size in legal])
 
 
 def key_value_heads(numbers: Numbers) -> Iterator[Finding]:

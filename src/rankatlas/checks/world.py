@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import prod
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from itertools import product as combined
+from math import log, prod
+from typing import Any
 
+from rankatlas.catalogue import Said, said, sentence_of
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
 from rankatlas.core.axis_errors import MOST_RANKS
+from rankatlas.derived import DATA_AXES
 from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 
-_MOST_FIXES = 4
-_SAID_ELSEWHERE = ("seeds and groups follow", "etp=")  # by RA181 and RA112
-_EXCLUDE = " exclude each other"  # by RA109
-_UNREAD = ("not understood", "left out", "ignored", "no effect")
+_MOST_NEAR = 3  # divisors tried on either side of a size
+_MOST_SIZES = 512  # combinations of sizes looked at for ones that fit everything
+_SAID_ELSEWHERE = ("seeds.other", "noted.etp")  # by RA181 and RA112
+_UNREAD = ("not understood", "left out", "ignored", "no effect")  # words of a third party's reader
 
 
 def product(error: WorldSizeError) -> Finding:
@@ -30,8 +36,7 @@ def product(error: WorldSizeError) -> Finding:
     factors = [(str(axis), int(size)) for axis, size in getattr(error, "factors", ())]
     total = error.product if isinstance(error.product, int) else prod(size for _, size in factors)
     world = error.world_size or 0
-    fixed = [axis for axis, _ in factors]
-    unset = next((axis for fix in error.fixes for axis in fix if axis not in fixed), None)
+    unset = getattr(error, "open_axis", None)
     told = " × ".join(f"{axis}={size}" for axis, size in factors if size > 1)
     numbers = {
         "factors": told or "1",
@@ -44,9 +49,66 @@ def product(error: WorldSizeError) -> Finding:
         "sizes": dict(factors),
     }
     open_size = unset is not None or (total and world % total != 0 and "no size" in str(error))
-    fixes = [Fix(fix) for fix in error.fixes[:_MOST_FIXES]]
+    fixes = [Fix(fix) for fix in error.fixes]
     fixes += [Fix({"world": near}) for near in error.nearest_worlds[:2] if near <= MOST_RANKS]
     return Finding("RA102" if open_size else "RA101", "error", numbers, fixes)
+
+
+def by_role(numbers: Numbers, sizes: Mapping[str, Any], world: int | None) -> dict[str, Any]:
+    """The sizes of axes under the names of their roles, those that are not among them as the layout has them.
+
+    >>> from rankatlas import Mesh
+    >>> from rankatlas.job import Job
+    >>> numbers = Numbers.of(Job(Mesh(pp=2, dp=2, sharding=2, mp=2), format="paddlenlp-2.8", source=""))
+    >>> by_role(numbers, {"pp": 4, "sharding": 1}, 16)
+    {'pp': 4, 'tp': 2, 'cp': 1, 'sep': 1, 'dp': 2, 'other': 1, 'world': 16}
+    """
+    mesh = numbers.mesh
+    found = {
+        role: prod(
+            sizes.get(axis) or (mesh.size(axis) if mesh is not None else 1) for axis in numbers.axes.get(role, ())
+        )
+        for role in ("pp", "tp", "cp", "sep", "dp")
+    }
+    known = [axis for axes in numbers.axes.values() for axis in axes]
+    rest = [axis for axis in (mesh.axes if mesh is not None else ()) if axis not in known]
+    found["other"] = prod(sizes.get(axis) or (mesh.size(axis) if mesh is not None else 1) for axis in rest)
+    if "dp_replicate" in numbers.axes.get("dp", ()):
+        found["replicas"] = sizes.get("dp_replicate") or numbers["replicas"]
+    return {**found, "world": world}
+
+
+def other_sizes(error: WorldSizeError) -> Iterator[Fix]:
+    """Sizes that multiply to the world, nearest first; the open or data axis takes what the others leave.
+
+    Cost: O(divisors of the world), bounded.
+
+    >>> from rankatlas import parse_mesh
+    >>> try:
+    ...     parse_mesh("dp=? tp=8 pp=4", 120)
+    ... except WorldSizeError as problem:
+    ...     dict(next(other_sizes(problem)).changes)
+    {'tp': 8, 'pp': 5, 'dp': 3}
+    """
+    sizes, world = dict(error.factors), error.world_size or 1
+    rest = getattr(error, "open_axis", None) or next((axis for axis in sizes if axis in DATA_AXES), None)
+    if rest is None:
+        return
+    whole = divisors_shown(world)
+    choices = []
+    for axis, size in sizes.items():
+        if axis != rest:
+            at = bisect_left(whole, size)
+            choices.append([(axis, near) for near in whole[max(0, at - _MOST_NEAR) : at + _MOST_NEAR]])
+    found = []
+    for chosen in islice(combined(*choices), _MOST_SIZES):
+        taken = prod(size for _, size in chosen)
+        if world % taken == 0:
+            found.append(
+                (sum(abs(log(size / sizes[axis])) for axis, size in chosen), {**dict(chosen), rest: world // taken})
+            )
+    for _, changes in sorted(found, key=lambda one: one[0]):
+        yield Fix(changes)
 
 
 def _taken(factors: str, product: int) -> str:
@@ -65,7 +127,7 @@ def degree(error: DegreeError) -> Finding:
         "ranks": error.ranks,
         "remainder": error.remainder,
         "legal": legal,
-        "detail": str(error).partition("\n")[0],
+        "told": getattr(error, "told", said("ranks.some")),
     }
     below = [value for value in legal if value < error.size]
     return Finding("RA107", "error", numbers, [Fix({error.name: value}) for value in below[-1:]])
@@ -77,14 +139,16 @@ def contradiction(error: ArgumentsError) -> Finding:
     >>> contradiction(ArgumentsError("a=1 needs b", names=("a", "b"))).message
     'a=1 needs b'
     """
-    return Finding("RA108", "error", {"detail": str(error).replace("\n", "; "), "names": list(error.names)})
+    sentence = sentence_of(error)
+    detail = sentence if isinstance(sentence, Said) else str(error).replace("\n", "; ")
+    return Finding("RA108", "error", {"detail": detail, "names": list(error.names)})
 
 
 def product_of(numbers: Numbers) -> Iterator[Finding]:
     """RA101 for numbers that were never made a mesh."""
     if numbers.mesh is not None or numbers.get("world") is None or numbers.get("dp") is None:
         return
-    sizes = {name: numbers[name] for name in ("pp", "dp", "cp", "sep", "tp") if numbers[name] > 1}
+    sizes = {name: numbers[name] for name in ("pp", "dp", "cp", "sep", "tp", "other") if numbers[name] > 1}
     total, world = prod(sizes.values()), numbers["world"]
     if total != world:
         told = " × ".join(f"{name}={size}" for name, size in sizes.items())
@@ -130,16 +194,31 @@ def sharding(numbers: Numbers) -> Iterator[Finding]:
         yield Finding("RA103", "note", facts, [Fix({"zero_stage": fact.value})])
 
 
+def other_world(note: Said, asked: int | None = None) -> Finding:
+    """RA100: the world size given is not the one that the source itself says; `asked` where it was read for another."""
+    found = note.numbers["found"]
+    facts = {"found": found, "origin": note.numbers["origin"], "asked": asked or note.numbers["asked"]}
+    return Finding("RA100", "warning", facts, [Fix({"world": found}, [f"--world-size {found}"])])
+
+
 def unread(numbers: Numbers) -> Iterator[Finding]:
-    """RA104 for what a reader left out, RA105 for what it wants known, RA109 for options that exclude each other."""
+    """RA104 for what a reader left out, RA105 for what it wants known, RA109 for options that exclude each other.
+
+    RA100 for a world size that contradicts the source.
+    """
     for note in numbers.notes:
-        names, excluded, _ = note.partition(_EXCLUDE)
-        if excluded:
-            yield Finding("RA109", "error", {"names": names.split(", ")})
+        if not isinstance(note, Said):
+            lost = any(words in note for words in _UNREAD)
+        elif note.kind == "exclude":
+            yield Finding("RA109", "error", {"names": note.numbers["names"]})
             continue
-        if note.startswith(_SAID_ELSEWHERE):
+        elif note.code == "world.other":
+            yield other_world(note)
             continue
-        lost = any(words in note for words in _UNREAD)
+        elif note.code in _SAID_ELSEWHERE:
+            continue
+        else:
+            lost = note.kind in ("unread", "ignored")
         yield Finding("RA104" if lost else "RA105", "warning" if lost else "note", {"note": note})
 
 
@@ -148,6 +227,8 @@ def idle(numbers: Numbers) -> Iterator[Finding]:
     if numbers["pp"] == 1:
         for name in ("virtual_stages", "first_stage_layers", "last_stage_layers"):
             value = numbers.get(name)
+            if numbers.written("megatron"):
+                continue  # which refuses them: RA135, RA131
             if value is not None and not (name == "virtual_stages" and value == 1):
                 yield Finding(
                     "RA106",

@@ -31,7 +31,7 @@ _WAYS = (
 )
 # Options that say nothing beside another one, or without it.
 _EXCLUDED = (
-    *product(("check",), ("seed", "no_shuffle", "epoch", "policy", "micro", "prove")),
+    *product(("check",), ("seed", "no_shuffle", "epoch", "policy", "micro", "prove", "rank")),
     ("resume", "epoch"),
     ("no_shuffle", "seed"),
 )
@@ -53,6 +53,7 @@ _NEEDED = (("policy", "resume"),)
 @click.option("--no-shuffle", is_flag=True, help="Read in the order of the data.")
 @click.option("--tail", type=click.Choice(TAILS), default="drop", show_default=True, help="What fills no batch.")
 @click.option("--epoch", type=int, default=0, show_default=True, help="The epoch that is shown.")
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="What this rank reads, and no other.")
 @click.option("--resume", metavar="STATE.json", help="Go on from this state of a ShardedSampler.")
 @click.option("--policy", type=click.Choice(POLICIES), default="exact", show_default=True, help="With --resume.")
 @click.option("--check", metavar="SAMPLES.json", help="Hold samples by rank, {rank: [samples]}, against LAYOUT.")
@@ -73,6 +74,7 @@ def command(
     no_shuffle: bool,
     tail: str,
     epoch: int,
+    rank: int | None,
     resume: str | None,
     policy: str,
     check: str | None,
@@ -130,9 +132,11 @@ def command(
     unproven = "" if prove else _unproven(shard, positions)
     if not unproven:
         proof = _prove([sampler(rank) for rank in range(_few_enough(shard))], positions)
-    shown_ranks = range(min(shard.data_size, _PAGE))
+    shown_ranks = range(min(shard.data_size, _PAGE)) if rank is None else [shard.data_rank(rank)]
     rows = [_row(sampler(rank)) for rank in shown_ranks]
     facts = _facts(job, shard, first, positions, proof, rows)
+    if rank is not None:
+        facts["rank"] = rank
     if as_json:
         print_json(facts)
     else:
@@ -317,6 +321,8 @@ def _lines(first: ShardedSampler, facts: dict[str, Any], unproven: str) -> list[
         listed = ", ".join(map(str, row["samples"]))
         rows.append((str(row["data_rank"]), members(row["ranks"], most=_SAMPLES), span, f"{listed}{more}"))
     told += ["", f"next, step {place['step']}, micro-step {place['micro_step']} of epoch {epoch}:", *table(rows)]
-    if plan.data_size > _PAGE:
+    if "rank" in facts:
+        told.append(f"rank {facts['rank']} is data rank {facts['data_ranks'][0]['data_rank']} of {plan.data_size}")
+    elif plan.data_size > _PAGE:
         told.append(f"{plan.data_size - _PAGE:,} more data ranks")
     return told

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from rankatlas.cli.common import print_json, read, source_options
-from rankatlas.cli.places import cluster_given, cluster_options, recorded_cluster
+from rankatlas.cli.common import print_json, source_options
+from rankatlas.cli.places import cluster_given, cluster_options, devices_offered, read_beside, recorded_cluster
 from rankatlas.cli.streams import say
 from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 from rankatlas.job import Fact
@@ -52,21 +52,21 @@ def command(
         ctx.exit(0)
     from rankatlas.checks import SEVERITIES, check_numbers
     from rankatlas.checks.numbers import Numbers
-    from rankatlas.cli.refused import refused
-    from rankatlas.views.report import report, report_lines
+    from rankatlas.cli.refused import Reading, refused
+    from rankatlas.views.report import report, report_lines, translated
 
     extra = _model(model)
     pages = []
     for one in _sources(words):
         try:
-            job = read(one, format, world_size)
+            job = read_beside(one, format, world_size, nodes, hosts)
         except (WorldSizeError, DegreeError, ArgumentsError) as error:
-            facts = refused(error, one, format, world_size, extra, lang)
+            facts = refused(error, one, Reading(format, world_size, devices_offered(nodes, hosts)), extra, lang)
         else:
             numbers = Numbers.of(job, extra)
             cluster = cluster_given(nodes, hosts, numbers.ranks) or recorded_cluster(job)
             facts = report(numbers, check_numbers(numbers, cluster), cluster, lang)
-        pages.append(facts)
+        pages.append(translated(facts, lang))
     failing = [] if fail_on == "never" else SEVERITIES[SEVERITIES.index(fail_on) :]
     severities = [[finding["severity"] for finding in facts["findings"]] for facts in pages]
     failed = [any(severity in failing for severity in found) for found in severities]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -11,7 +11,7 @@ import click
 from rankatlas.cli.streams import say
 from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError, RankError, shown
-from rankatlas.job import Job
+from rankatlas.job import Job, Offer
 
 _SETS = "rankatlas.sets"  # where a context keeps what --set gave
 
@@ -58,13 +58,18 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _keep_sets(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> None:
+    ctx.meta[_SETS] = named_values(ctx, param, given)
+
+
+def named_values(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """What a repeatable NAME=VALUE option gives.  Raises BadParameter."""
     sets: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise click.BadParameter(f"takes NAME=VALUE, not {shown(text)}", ctx, param)
         sets[name.strip()] = value
-    ctx.meta[_SETS] = sets
+    return sets
 
 
 def sets_given() -> dict[str, str]:
@@ -80,10 +85,19 @@ def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def read(words: Iterable[str], format: str | None, world_size: int | None) -> Job:
-    """The job that the words of a command line describe: one file, or notation with or without quotes."""
+def read(
+    words: Iterable[str],
+    format: str | None,
+    world_size: int | None,
+    offered: Offer | None = None,
+    own: Mapping[str, str] | None = None,
+) -> Job:
+    """The job that the words of a command line describe: one file, or notation with or without quotes.
+
+    `offered` is a number of ranks for a source that says none, `own` what is set for this source alone.
+    """
     words = tuple(words)
-    sets = sets_given()
+    sets = {**sets_given(), **(own or {})}
     notation = format in (None, "notation")
     if notation and len(words) > 1 and all("=" in word or ":" in word for word in words):
         words = (" ".join(words),)
@@ -95,12 +109,12 @@ def read(words: Iterable[str], format: str | None, world_size: int | None) -> Jo
     if (
         notation and not sets and not names_a_file(words[0]) and " --" not in words[0]
     ):  # needs no reader of files, which is slow to load
-        from rankatlas.core import parse_layout
+        from rankatlas.dialects.offers import of_notation
 
-        return Job(parse_layout(words[0], world_size), format="notation", source=words[0])
+        return of_notation(words[0], words[0], world_size, offered)
     from rankatlas.dialects import read_config
 
-    return read_config(words[0], format, world_size=world_size, sets=sets)
+    return read_config(words[0], format, world_size=world_size, sets=sets, offered=offered)
 
 
 def tell_notes(job: Job) -> None:

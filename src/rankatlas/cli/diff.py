@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rankatlas.cli.common import FormatName, leave, print_json, read, source_options, strict_option
+from rankatlas.cli.common import FormatName, leave, named_values, print_json, read, source_options, strict_option
 from rankatlas.cli.streams import say
 from rankatlas.core import Mesh
 from rankatlas.differences import Changes, compare, compare_settings, settings_lines
@@ -20,13 +20,16 @@ _SHOWN = 8  # ranks on other hosts, and kinds of groups, that are listed
 
 @click.command(
     name="diff",
-    epilog="Example: rankatlas diff 'pp=2 dp=2 tp=2' 'dp=2 pp=2 tp=2'",
+    epilog="Examples: rankatlas diff 'pp=2 dp=2 tp=2' 'dp=2 pp=2 tp=2';"
+    " rankatlas diff train.sh train.sh --set TP=4 --set-b TP=8",
 )
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @source_options
 @click.option("--from-a", type=FormatName(), help="Read A alone in this format.")
 @click.option("--from-b", type=FormatName(), help="Read B alone in this format.")
+@click.option("--set-a", multiple=True, metavar="NAME=VALUE", callback=named_values, help="As --set, for A alone.")
+@click.option("--set-b", multiple=True, metavar="NAME=VALUE", callback=named_values, help="As --set, for B alone.")
 @strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -38,6 +41,8 @@ def command(
     format: str | None,
     from_a: str | None,
     from_b: str | None,
+    set_a: dict[str, str],
+    set_b: dict[str, str],
     strict: bool,
     as_json: bool,
 ) -> None:
@@ -46,7 +51,10 @@ def command(
     Of jobs also what they say otherwise: batch, model, seed, and defaults that one of them writes out.
     Exit code 0 when every group is the same (axes of size 1 do not count) and so is what both say, 1 when not.
     """
-    jobs = _read("A", first, from_a or format, world_size), _read("B", second, from_b or format, world_size)
+    jobs = (
+        _read("A", first, from_a or format, world_size, set_a),
+        _read("B", second, from_b or format, world_size, set_b),
+    )
     changes = compare(jobs[0].layout, jobs[1].layout)
     equal = all(change is not None and change.equal for change in changes.values())
     equal = equal and isinstance(jobs[0].layout, Mesh) == isinstance(jobs[1].layout, Mesh)
@@ -74,10 +82,10 @@ def command(
     leave(ctx, jobs, strict, 0 if equal and agreed else 1)
 
 
-def _read(name: str, source: str, format: str | None, world_size: int | None) -> Job:
+def _read(name: str, source: str, format: str | None, world_size: int | None, sets: dict[str, str]) -> Job:
     """The job of A or B; an error about formats says how to read this one alone."""
     try:
-        return read([source], format, world_size)
+        return read([source], format, world_size, own=sets)
     except (ArgumentsError, SourceError) as error:
         hint = f"\nto read {name} alone in another format: --from-{name.lower()}" if "--from" in str(error) else ""
         raise type(error)(f"{name}: {error}{hint}", **error.__dict__) from None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
-from rankatlas.cli.common import covered
-from rankatlas.errors import InputError, shown
-from rankatlas.job import Job
+from rankatlas.catalogue import said
+from rankatlas.cli.common import covered, read
+from rankatlas.errors import ClusterError, InputError, NotationError, SourceError, shown
+from rankatlas.job import Job, Offer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,37 +20,66 @@ if TYPE_CHECKING:
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--nodes` and `--hosts`, which say where the ranks run."""
     command = click.option(
-        "--hosts", metavar="HOSTS", help="Hosts in rank order: 'gpu[001-128]', a1,a2, n1:8,n2:4, or a host file."
+        "--hosts",
+        metavar="HOSTS",
+        callback=_host_text,
+        help="Hosts in rank order: 'gpu[001-128]', a1,a2, n1:8,n2:4, or a host file.",
     )(command)
     return click.option("--nodes", metavar="NODES", help="Nodes and their devices: 16x8, or 4,2 for uneven ones.")(
         command
     )
 
 
-def cluster_given(nodes: str | None, hosts: str | None, world_size: int) -> Cluster | None:
-    """The cluster of `--nodes` or `--hosts`, None without them.  Raises ClusterError, SourceError."""
-    if nodes is None and hosts is None:
-        return None
-    from rankatlas.cluster import Cluster, parse_hosts, parse_nodes
+def _host_text(ctx: click.Context, param: click.Parameter, hosts: str | None) -> str | None:
+    """The hosts as text: a host file, which may be a pipe, is read once.  Raises SourceError."""
+    if hosts is None or ("/" not in hosts and not hosts.endswith(".txt")):
+        return hosts
+    from rankatlas.dialects.sources import read_text
 
-    if hosts is None:
-        return parse_nodes(nodes or "")
-    if "/" in hosts or hosts.endswith(".txt"):
-        from rankatlas.dialects.sources import read_text
-
-        lines = read_text(hosts).splitlines()
-        hosts = "\n".join(line.partition("#")[0] for line in lines)
-    if nodes is None:
-        return parse_hosts(hosts, world_size)
-    there = parse_nodes(nodes)
-    named = parse_hosts(hosts, devices=1).hosts
-    if there.even:
-        return Cluster.of(there.nodes, there.even, named)
-    return Cluster(there.sizes(), named)
+    return "\n".join(line.partition("#")[0] for line in read_text(hosts).splitlines())
 
 
-def placed(job: Job, nodes: str | None, hosts: str | None) -> Job:
-    """The job with the places of `--nodes` or `--hosts`, if there are any.  Raises ClusterError, InputError."""
+def devices_offered(nodes: str | None, hosts: str | None) -> Offer | None:
+    """How many devices `--nodes` or `--hosts` say there are; None where they do not.  Raises ClusterError.
+
+    >>> devices_offered("2x8", None).world, devices_offered(None, "a[1-4]:2").world, devices_offered(None, "a[1-4]")
+    (16, 8, None)
+    """
+    try:
+        cluster = cluster_given(nodes, hosts, None)
+    except ClusterError:
+        if nodes is not None:
+            raise
+        return None  # hosts that share what ranks there are
+    option = f"--nodes {nodes}" if nodes is not None else "--hosts"
+    return Offer(cluster.slots, said("given.key", key=option)) if cluster else None
+
+
+def read_beside(
+    words: Iterable[str], format: str | None, world_size: int | None, nodes: str | None, hosts: str | None
+) -> Job:
+    """The job of these words; `--nodes` or `--hosts` say the number of ranks if nothing else does.
+
+    Raises as `read`.
+    """
+    offered = devices_offered(nodes, hosts)
+    try:
+        return read(words, format, world_size, offered)
+    except (NotationError, SourceError) as error:
+        if hosts is None or offered is not None or "world size" not in str(error):
+            raise
+        hint = "or say how many devices hosts have: --hosts 'gpu[001-128]:8', or --nodes 16x8"
+        raise type(error)(f"{error}\n{hint}", **error.__dict__) from None
+
+
+def read_on(
+    words: Iterable[str], format: str | None, world_size: int | None, nodes: str | None, hosts: str | None
+) -> Job:
+    """The job of these words with the places of `--nodes` or `--hosts`, which say the number of ranks if nothing else.
+
+    Raises as `read`; ClusterError (fewer devices than ranks), InputError (a record, which says itself where it ran).
+    """
+    job = read_beside(words, format, world_size, nodes, hosts)
     cluster = cluster_given(nodes, hosts, job.layout.first_rank + job.layout.world_size)
     if cluster is None:
         return job
@@ -57,8 +87,29 @@ def placed(job: Job, nodes: str | None, hosts: str | None) -> Job:
         raise InputError(f"{shown(job.source)} says itself where its ranks ran; leave --nodes and --hosts out")
     from rankatlas.cluster import Places
 
-    job.places = Places(cluster, covered(job.layout)[-1].stop)
+    ranks = covered(job.layout)[-1].stop
+    job.places = Places(cluster, ranks)
+    if ranks < cluster.slots:
+        idle = said("noted.idle", idle=cluster.slots - ranks, slots=cluster.slots, cluster=str(cluster), ranks=ranks)
+        job.notes = (*job.notes, idle)
     return job
+
+
+def cluster_given(nodes: str | None, hosts: str | None, world_size: int | None) -> Cluster | None:
+    """The cluster of `--nodes` or `--hosts`, None without them.  Raises ClusterError."""
+    if nodes is None and hosts is None:
+        return None
+    from rankatlas.cluster import Cluster, parse_hosts, parse_nodes
+
+    if hosts is None:
+        return parse_nodes(nodes or "")
+    if nodes is None:
+        return parse_hosts(hosts, world_size)
+    there = parse_nodes(nodes)
+    named = parse_hosts(hosts, devices=1).hosts
+    if there.even:
+        return Cluster.of(there.nodes, there.even, named)
+    return Cluster(there.sizes(), named)
 
 
 def recorded_cluster(job: Job) -> Cluster | None:

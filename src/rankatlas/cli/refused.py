@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from rankatlas.checks import check_numbers, check_refusal
+from rankatlas.catalogue import Said, said
+from rankatlas.checks import Finding, check_numbers, check_refusal
 from rankatlas.checks.keys import KEYS
 from rankatlas.checks.numbers import ROLES, Numbers
+from rankatlas.checks.world import other_world
 from rankatlas.cli.common import read, sets_given
 from rankatlas.errors import ArgumentsError, DegreeError, RankatlasError, WorldSizeError
-from rankatlas.job import Fact, Job
+from rankatlas.job import Fact, Job, Offer
 from rankatlas.views.report import report
 
 # What a look at another world than the one asked for can still say: it depends on no data size.
 _OF_ANY_WORLD = ("RA103", "RA104", "RA105", "RA106", "RA12", "RA130", "RA131", "RA14", "RA18")
-_OF_THE_HELP = "the source is of "
 # What a message says that is about our reading: another format, or a layout no mesh can show.
 _OURS = ("--from", "describe the job as", "no axis of one mesh")
 _OF_A_LAYOUT = ("inferred from world", "data size", "batch mesh")  # origins of what only a layout has
+_OF_THE_HELP = ("world.other", "noted.etp")  # notes on the world that a source was read for
+_SIZES = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "rollout_tp")
 _LAID_OVER = ("ep", "rollout_tp")  # sizes over ranks that the layout has without them
+
+
+class Reading(NamedTuple):
+    """How a source is read: the `format` asked for, the world size given and the one that is only offered."""
+
+    format: str | None
+    world_size: int | None
+    offered: Offer | None = None
 
 
 def refused(
     error: WorldSizeError | DegreeError | ArgumentsError,
     words: tuple[str, ...],
-    format: str | None,
-    world_size: int | None,
+    how: Reading,
     extra: list[Fact],
     lang: str,
 ) -> dict[str, Any]:
@@ -33,22 +43,29 @@ def refused(
     if isinstance(error, ArgumentsError):
         if not error.names or any(words in str(error) for words in _OURS):
             raise error
-        numbers = Numbers([], format=format or "training arguments", source=" ".join(words))
+        numbers = Numbers([], format=how.format or "training arguments", source=" ".join(words))
         return report(numbers, [check_refusal(error)], None, lang)
     sizes = dict(error.factors) if isinstance(error, WorldSizeError) else {error.name: error.size}
     for name in _LAID_OVER:
         if name in sizes:
-            job = _with(name, 1, words, format, world_size)
+            job = _with({name: 1}, words, how)
+            if job is None and name == "ep":  # their tensor size may not fit either
+                job = _with({"ep": 1, "etp": 1}, words, how)
             if job is not None:
                 return _laid_over(job, sizes, error, extra, lang)
-    job = _at_another_world(error, words, format) if isinstance(error, WorldSizeError) else None
+    job = _at_another_world(error, words, how.format) if isinstance(error, WorldSizeError) else None
     if job is None:
-        told = format or _format_without(sizes, words, world_size) or "notation"
+        told = how.format or _format_without(sizes, words, how) or "notation"
         return report(Numbers([], format=told, source=" ".join(words)), [check_refusal(error)], None, lang)
     numbers = Numbers.of(job, extra)
     others = [finding for finding in check_numbers(numbers) if finding.code.startswith(_OF_ANY_WORLD)]
-    facts = report(numbers, [check_refusal(error, numbers), *others], None, lang)
-    world = error.world_size if isinstance(error, WorldSizeError) else world_size
+    mine = check_refusal(error, numbers, others)
+    asked = how.world_size
+    if asked is not None:  # which the source may contradict; the world it was read for is only ours
+        itself = _said_itself(job, words, how.format)
+        others += [other_world(note, asked) for note in itself if note.numbers["found"] != asked]
+    facts = report(numbers, [mine, *map(_without_sizes, others)], None, lang)
+    world = error.world_size if isinstance(error, WorldSizeError) else how.world_size
     known = [row for row in facts["understood"] if sizes.get(row["name"], row["value"]) == row["value"]]
     known = [row for row in known if not any(words in str(row["origin"]) for words in _OF_A_LAYOUT)]
     return _without_layout(facts, known, world)
@@ -78,8 +95,7 @@ def _laid_over(
 
 def _without_layout(facts: dict[str, Any], rows: list[dict[str, Any]], world: int | None) -> dict[str, Any]:
     """The page without what belongs to the layout that was only a help, such as a note on its world."""
-    notes = [note for note in facts["notes"] if not note.startswith(_OF_THE_HELP)]
-    findings = [one for one in facts["findings"] if not str(one["numbers"].get("note", "")).startswith(_OF_THE_HELP)]
+    notes = [note for note in facts["notes"] if not (isinstance(note, Said) and note.code in _OF_THE_HELP)]
     return {
         **facts,
         "notation": None,
@@ -87,15 +103,30 @@ def _without_layout(facts: dict[str, Any], rows: list[dict[str, Any]], world: in
         "order": {},
         "understood": rows,
         "notes": notes,
-        "findings": findings,
     }
 
 
 def _origin(error: RankatlasError, name: str) -> str:
-    """Where a size came from, which the message says in brackets behind it."""
-    _, found, rest = str(error).partition(f"{name}=")
-    before, bracket, origin = rest.partition(" (")
-    return origin.partition(")")[0] if found and bracket and before.isdigit() else "given"
+    origins: dict[str, str] = getattr(error, "origins", {})
+    return origins.get(name, said("given.plain"))
+
+
+def _without_sizes(finding: Finding) -> Finding:
+    """A finding without changes of axes, which were tried at a world that is not the one asked for."""
+    return finding.with_fixes(fix for fix in finding.fixes if not any(name in _SIZES for name in fix.changes))
+
+
+def _said_itself(job: Job, words: tuple[str, ...], format: str | None) -> list[Said]:
+    """The notes in which a source says its own world; it says none where it was read for just that one."""
+    for _ in range(2):
+        notes = [note for note in job.notes if isinstance(note, Said) and note.code == "world.other"]
+        if notes:
+            return notes
+        try:
+            job = read(words, format, 2 * job.layout.world_size)
+        except RankatlasError:
+            break
+    return []
 
 
 def _at_another_world(error: WorldSizeError, words: tuple[str, ...], format: str | None) -> Job | None:
@@ -108,26 +139,26 @@ def _at_another_world(error: WorldSizeError, words: tuple[str, ...], format: str
     return None
 
 
-def _format_without(sizes: dict[str, int], words: tuple[str, ...], world_size: int | None) -> str | None:
+def _format_without(sizes: dict[str, int], words: tuple[str, ...], how: Reading) -> str | None:
     """The format of a source whose largest size no world has, None where it cannot be read without that either."""
     largest = max(sizes, key=lambda name: sizes[name], default="")
     role = next((role for role, names in ROLES.items() if largest in names), largest)
-    job = _with(role, 1, words, None, world_size)
+    job = _with({role: 1}, words, how._replace(format=None))
     return None if job is None else job.format
 
 
-def _with(name: str, size: int, words: tuple[str, ...], format: str | None, world_size: int | None) -> Job | None:
-    """The job with one size set as its dialect spells it, None where no dialect can read it so."""
+def _with(sizes: dict[str, int], words: tuple[str, ...], how: Reading) -> Job | None:
+    """The job with these sizes set as its dialect spells them, None where no dialect can read it so."""
     if len(words) != 1:
         return None
     from rankatlas.dialects import read_config
 
     for keys in KEYS.values():
-        if name not in keys:
+        if any(name not in keys for name in sizes):
             continue
         try:
-            sets = {**sets_given(), keys[name].replace("-", "_"): str(size)}
-            return read_config(words[0], format, world_size=world_size, sets=sets)
+            sets = {**sets_given(), **{keys[name].replace("-", "_"): str(size) for name, size in sizes.items()}}
+            return read_config(words[0], how.format, world_size=how.world_size, sets=sets, offered=how.offered)
         except RankatlasError:
             continue
     return None

@@ -32,9 +32,7 @@ _MOST_RANKS = 1 << 16
 @click.option(
     "--preset",
     type=click.Choice(["paddle", "megatron"]),
-    default="paddle",
-    show_default=True,
-    help="Whose streams to list, with the relations that framework means them to have.",
+    help="Whose streams to list, with the relations that framework means them to have [the source's, else paddle].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -48,7 +46,7 @@ def command(
     scheme: str | None,
     reference: bool,
     ranks: str | None,
-    preset: str,
+    preset: str | None,
     as_json: bool,
 ) -> None:
     """Which ranks of LAYOUT share which random stream; with --scheme, whether seeds meet that should not.
@@ -66,9 +64,35 @@ def command(
     if scheme is not None:
         _check(ctx, mesh, scheme, base, as_json)
     elif reference:
+        _tell_whose(job.format, "paddle")
         _list_reference(mesh, base, ranks, as_json)
     else:
+        preset = preset or ("megatron" if _family(job.format) == "megatron" else "paddle")
+        _tell_whose(job.format, preset)
         _list_streams(mesh, base, preset, as_json)
+
+
+def _family(format: str) -> str | None:
+    """Whose words a source is in, None where they are nobody's, such as notation.
+
+    >>> _family("accelerate-1.15+megatron-0.16"), _family("paddle-fleet"), _family("notation")
+    ('megatron', 'paddle', None)
+    """
+    name = format.rpartition("+")[2].partition("-")[0]
+    if name in ("notation", "rankatlas", "record"):
+        return None
+    return "paddle" if name.startswith("paddle") else name
+
+
+def _tell_whose(format: str, preset: str) -> None:
+    """A note where the streams that are listed are not those of the framework that the source is written for."""
+    family = _family(format)
+    if family not in (None, preset):
+        whose = {"paddle": "PaddleNLP's trainer", "megatron": "Megatron-core"}[preset]
+        say(
+            f"note: these are the streams of {whose}; the source is read as {format}, which seeds otherwise",
+            err=True,
+        )
 
 
 def _mesh(layout: Mesh | Atlas, chart: str | None) -> Mesh:

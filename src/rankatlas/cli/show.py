@@ -16,12 +16,11 @@ from rankatlas.cli.common import (
     covered,
     leave,
     ranks_given,
-    read,
     source_options,
     strict_option,
     tell_notes,
 )
-from rankatlas.cli.places import cluster_options, placed
+from rankatlas.cli.places import cluster_options, read_on
 from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError
 from rankatlas.job import Job
@@ -79,7 +78,7 @@ def command(
         raise click.UsageError("--format flagscale tells of all ranks and groups; leave --ranks and --axis out")
     if output is not None and not output.strip():
         raise InputError("--output is empty; it names the file to write")
-    job = placed(read(words, format, world_size), nodes, hosts)
+    job = read_on(words, format, world_size, nodes, hosts)
     pen = "json" if json_asked else pen or "table"
     axes = axes_given(axes)
     place = whole_file(output) if output else nullcontext(sys.stdout)

@@ -12,12 +12,11 @@ from rankatlas.cli.common import (
     coordinate_given,
     leave,
     print_json,
-    read,
     source_options,
     strict_option,
     tell_notes,
 )
-from rankatlas.cli.places import cluster_options, placed
+from rankatlas.cli.places import cluster_options, read_on
 from rankatlas.cli.streams import say
 from rankatlas.errors import InputError, shown
 from rankatlas.job import Job
@@ -63,16 +62,16 @@ def command(
     if asked and _is_rank(words[0]):
         raise click.UsageError(f"RANK ({words[0]}) and {asked[0]} exclude each other")
     if coordinate is not None:
-        job = placed(read(words, format, world_size), nodes, hosts)
+        job = read_on(words, format, world_size, nodes, hosts)
         _print_matching(job, coordinate, as_json)
     elif host is not None:
-        job = placed(read(words, format, world_size), nodes, hosts)
+        job = read_on(words, format, world_size, nodes, hosts)
         _print_host(job, host, as_json)
     elif group is not None:
-        job = placed(read(words, format, world_size), nodes, hosts)
+        job = read_on(words, format, world_size, nodes, hosts)
         _print_group(job, group, as_json)
     else:
-        job = placed(_read_about(words, format, world_size), nodes, hosts)
+        job = read_on(_about(words), format, world_size, nodes, hosts)
         facts = rank_facts(job, int(words[0]))
         if as_json:
             print_json(facts)
@@ -85,11 +84,11 @@ def _is_rank(word: str) -> bool:
     return word.isascii() and word.isdigit() and len(word) < 20
 
 
-def _read_about(words: tuple[str, ...], format: str | None, world_size: int | None) -> Job:
-    """The job whose RANK the first word is."""
+def _about(words: tuple[str, ...]) -> list[str]:
+    """The words of the layout, behind the RANK that the first word is.  Raises InputError."""
     rank, *layout = words
     if _is_rank(rank):
-        return read(layout, format, world_size)
+        return layout
     hint = "; or give --coordinate pp=1,tp=3"
     last = words[-1]
     if len(words) > 1 and _is_rank(last):

@@ -70,6 +70,7 @@ def resolve(
         raise WorldSizeError(
             f"only one size may be left open, not {len(unset)}: {', '.join(unset)}",
             **_facts(fixed, product, world_size, [], []),
+            open_axis=None,
         )
     if unset and world_size % product == 0:
         return {axis: fixed.get(axis, world_size // product) for axis in sizes}
@@ -126,7 +127,9 @@ def _mismatch(
     if fixes:
         shown = "; or ".join(" ".join(f"{axis}={size}" for axis, size in fix.items()) for fix in fixes)
         lines.append(f"for {world_size}: {shown}")
-    return WorldSizeError("\n".join(lines), **_facts(fixed, product, world_size, nearest, fixes))
+    return WorldSizeError(
+        "\n".join(lines), **_facts(fixed, product, world_size, nearest, fixes), origins=dict(origins), open_axis=unset
+    )
 
 
 def _fixes(sizes: Mapping[str, int | None], fixed: Mapping[str, int], world_size: int) -> list[dict[str, int]]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from rankatlas.catalogue import said
 from rankatlas.core import Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.dialects import deepspeed, megatron
@@ -18,7 +19,7 @@ from rankatlas.dialects.picking import not_understood, refuse_unresolved, world_
 from rankatlas.errors import shown
 from rankatlas.job import Fact, Job
 
-DEFAULT = "default of accelerate 1.15"
+DEFAULT = said("default.of", name="accelerate 1.15")
 _AXES = ("dp_replicate", "dp_shard", "cp", "sp", "tp")
 _KINDS = ("FSDP", "DEEPSPEED", "MULTI_GPU", "MULTI_CPU", "MULTI_NPU", "MULTI_XPU", "MEGATRON_LM", "NO", "TP", "XLA")
 _MEGATRON = MappingProxyType(
@@ -90,15 +91,15 @@ def _size(given: Given, axis: str) -> Fact:
 def _plain(given: Given, kind: str, world: int) -> dict[str, Fact]:
     """Without a ParallelismConfig: FSDP shards over all ranks, or over those of a machine, and all else replicates."""
     strategy = str(given.at("fsdp_config.fsdp_sharding_strategy") or given.at("fsdp_sharding_strategy") or "")
-    inferred = f"inferred from world {world}"
+    inferred = said("inferred.world", world=world)
     if kind != "FSDP":
         return {"dp_replicate": Fact("dp_replicate", world, inferred)}
     machines = given.at("num_machines")
     whole = isinstance(machines, int) and not isinstance(machines, bool) and machines > 0 and world % machines == 0
     if strategy in ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2", "4", "5") and whole:
         return {
-            "dp_replicate": Fact("dp_replicate", machines, f"{strategy}: one copy on each machine"),
-            "dp_shard": Fact("dp_shard", world // machines, f"{strategy}: sharded inside a machine"),
+            "dp_replicate": Fact("dp_replicate", machines, said("accelerate.copies", strategy=strategy)),
+            "dp_shard": Fact("dp_shard", world // machines, said("accelerate.shards", strategy=strategy)),
         }
     if strategy in ("NO_SHARD", "3"):
         return {"dp_replicate": Fact("dp_replicate", world, inferred)}
@@ -112,7 +113,7 @@ def _megatron(given: Given) -> Given:
     return Given(
         {**values, "world_size": given.at("num_processes")},
         source=given.source,
-        origins={theirs: f"given: megatron_lm_config.{ours}" for ours, theirs in _MEGATRON.items()},
+        origins={theirs: said("given.key", key=f"megatron_lm_config.{ours}") for ours, theirs in _MEGATRON.items()},
     )
 
 
@@ -141,9 +142,13 @@ def _settings(given: Given, kind: str, facts: Mapping[str, Fact]) -> list[Fact]:
     if kind == "FSDP" or facts["dp_shard"].value > 1:
         version = given.at("fsdp_config.fsdp_version")
         words = f"FSDP{version}" if version in (1, 2) else "FSDP"
-        found.append(Fact("fsdp", words, given.origin("distributed_type") if kind else "dp_shard above 1"))
+        found.append(
+            Fact(
+                "fsdp", words, given.origin("distributed_type") if kind else said("because.above_one", axis="dp_shard")
+            )
+        )
         if facts["dp_shard"].value > 1:
-            found.append(Fact("zero_stage", 3, "parameters are sharded over dp_shard"))
+            found.append(Fact("zero_stage", 3, said("because.sharded", axis="dp_shard")))
     if given.at("fsdp_config.fsdp_activation_checkpointing") is True:
         found.append(Fact("recompute", "full", given.origin("fsdp_config.fsdp_activation_checkpointing")))
     return found
@@ -162,6 +167,6 @@ def _notes(given: Given) -> list[str]:
             and value not in (None, 1)
         ]
         notes += [
-            f"parallelism_config.{name}={shown(inner[name])} is not understood and was left out" for name in strange
+            said("unread.setting", name=f"parallelism_config.{name}", value=shown(inner[name])) for name in strange
         ]
     return notes

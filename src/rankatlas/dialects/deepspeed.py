@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from rankatlas.catalogue import said
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.picking import divides, not_understood, numbers, refuse_unresolved, world_needed, world_of
 from rankatlas.job import Fact, Job
 
-DEFAULT = "default of DeepSpeed 0.19"
+DEFAULT = said("default.of", name="DeepSpeed 0.19")
 _SIZES = MappingProxyType(
     {
         "pipe": ("pipe_parallel_size", "pipeline_parallel_size", "pipeline.stages", "pipeline.num_stages"),
@@ -70,7 +71,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         raise world_needed(given, "a DeepSpeed configuration, settings")
     settled = resolve(sizes, world, origins={axis: facts[axis].origin for axis in sizes if sizes[axis]})
     if sizes["data"] is None:
-        facts["data"] = Fact("data", settled["data"], f"inferred from world {world}")
+        facts["data"] = Fact("data", settled["data"], said("inferred.world", world=world))
     axes = [axis for axis in ("pipe", "data", "sp", "model") if settled[axis] > 1 or axis in ("pipe", "data", "model")]
     dense = Mesh.from_axes([(axis, settled[axis]) for axis in axes])
     layout: Mesh | Atlas = dense
@@ -99,8 +100,8 @@ def _size(given: Given, path: str | None) -> int | None:
 def _with_experts(given: Given, dense: Mesh, facts: dict[str, Fact]) -> Atlas:
     """The expert chart: over the data ranks of every stage, beside the model axis."""
     size, ranks = facts["ep"].value, dense.world_size // facts["pipe"].value // facts["model"].value
-    divides("ep", size, ranks, "data ranks of a stage")
-    facts["expert_data"] = Fact("expert_data", ranks // size, f"inferred from world {dense.world_size}")
+    divides("ep", size, ranks, said("ranks.data_of_stage"))
+    facts["expert_data"] = Fact("expert_data", ranks // size, said("inferred.world", world=dense.world_size))
     swapped = given.flag("use_data_before_expert_parallelism")
     inner = ("ep", "expert_data") if swapped else ("expert_data", "ep")
     sizes = {"pipe": facts["pipe"].value, **{axis: facts[axis].value for axis in inner}, "model": facts["model"].value}
@@ -121,15 +122,12 @@ def _precision(given: Given) -> list[Fact]:
 
 def _notes(given: Given) -> list[str]:
     notes = not_understood(given, LAYOUT)
-    for name, what in (
-        ("zero_hpz_partition_size", "a second copy of the parameters"),
-        ("mics_shard_size", "every shard"),
-    ):
+    for name in ("zero_hpz_partition_size", "mics_shard_size"):
         value = given.at(f"zero_optimization.{name}")
         value = given.at(name) if value is None else value
         if isinstance(value, int) and value > 1:
-            notes.append(f"{name}={value} keeps {what} within {value} neighbouring data ranks, which is no axis here")
+            notes.append(said(f"noted.{name}", name=name, value=value))
     waiting = [name for name in _SETTINGS["micro_batch"] + _SETTINGS["accumulation"] if given.at(name) == "auto"]
     if waiting:
-        notes.append(f"{', '.join(waiting)}: auto, which the trainer fills in")
+        notes.append(said("noted.auto", names=waiting))
     return notes

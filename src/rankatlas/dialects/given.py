@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from rankatlas.catalogue import said
 from rankatlas.core.border import as_int
 from rankatlas.dialects.literals import value_of
 from rankatlas.errors import ArgumentsError, SourceError, shown
@@ -75,7 +76,7 @@ class Given(Mapping[str, Any]):
         """Where a value stands, in words."""
         if name in self.origins:
             return self.origins[name]
-        return f"given, line {self.lines[name]}" if name in self.lines else f"given: {name}"
+        return said("given.line", line=self.lines[name]) if name in self.lines else said("given.key", key=name)
 
     def size(self, path: str) -> int | None:
         """The positive integer at a path; None where nothing, None or -1 stands there.
@@ -103,7 +104,7 @@ class Given(Mapping[str, Any]):
             return bool(value)
         if isinstance(value, str) and value.strip().lower() in ("true", "false", "1", "0", "yes", "no"):
             return value.strip().lower() in ("true", "1", "yes")
-        raise ArgumentsError(f"{name} is true or false, not {shown(value)}", names=(name,))
+        raise ArgumentsError(said("refused.flag", name=name, value=shown(value)), names=(name,))
 
     def with_settings(self, sets: Mapping[str, str]) -> Given:
         """The same with `--set NAME=VALUE` done: a dotted name reaches into nested settings.
@@ -125,7 +126,7 @@ class Given(Mapping[str, Any]):
                         f"--set {path}: {part} in {shown(self.source)} holds no settings", source=self.source
                     )
             inner[name] = value_of(text)
-            origins[path] = "given: --set"
+            origins[path] = said("given.key", key="--set")
             unresolved.pop(path, None)
         return Given(
             values,
@@ -158,7 +159,7 @@ class Given(Mapping[str, Any]):
                 if section and f"{section}.{name}" in self.origins:
                     origins[name] = self.origins[f"{section}.{name}"]
                 elif section and value is not None:
-                    origins[name] = f"given: {section}.{name}"
+                    origins[name] = said("given.key", key=f"{section}.{name}")
         return Given(
             values,
             source=self.source,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from rankatlas.catalogue import said
 from rankatlas.dialects.content import keys_in, parse, settings
 from rankatlas.dialects.sources import read_text
 from rankatlas.errors import SourceError, shown
@@ -19,6 +20,7 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
         "kv_heads": ("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "kv_n_heads"),
         "hidden": ("hidden_size", "n_embd", "d_model"),
+        "head_size": ("head_dim",),
         "ffn": ("intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim", "d_ff"),
         "vocab": ("vocab_size", "padded_vocab_size"),
         "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
@@ -57,7 +59,7 @@ def facts(content: Mapping[str, Any], source: str) -> list[Fact]:
     for name, keys in KEYS.items():
         key = next((key for key in keys if flat.get(key) is not None), None)
         if key is not None:
-            found[name] = Fact(name, _number(flat[key], key, source), f"{key} of {source}")
+            found[name] = Fact(name, _number(flat[key], key, source), said("model.key", key=key, source=source))
     if not found:
         raise SourceError(
             f"{shown(source)} holds no number of a model (num_hidden_layers …); {keys_in(content)}",
@@ -72,11 +74,11 @@ def _implied(found: dict[str, Fact], flat: Mapping[str, Any], source: str) -> No
     family = str(flat.get("model_type", ""))
     one = flat.get("multi_query") is True and not flat.get("new_decoder_architecture")
     if one and family in ("falcon", "gpt_bigcode", "RefinedWebModel"):
-        found["kv_heads"] = Fact("kv_heads", 1, f"multi_query of {source}")
+        found["kv_heads"] = Fact("kv_heads", 1, said("model.key", key="multi_query", source=source))
     if "multi_query_group_num" in flat and flat.get("multi_query_attention") is not True:
         found.pop("kv_heads", None)  # of ChatGLM, where it is off
     if "ffn" not in found and "n_embd" in flat and "hidden" in found:
-        found["ffn"] = Fact("ffn", 4 * found["hidden"].value, "4 × n_embd, as GPT-2 has it")
+        found["ffn"] = Fact("ffn", 4 * found["hidden"].value, said("model.four_times", key="n_embd", family="GPT-2"))
     if "experts" in found and found["experts"].value in (0, 1):
         del found["experts"]
     if family in _ONLY_EXPERTS and "ffn" in found and "experts" in found:

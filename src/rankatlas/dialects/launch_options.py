@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rankatlas.catalogue import said
+
 OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 MARK = re.compile("\0[^\0]*\0|\2[^\2]*\2")
 SHORT = {"-n": "ntasks", "-N": "nodes", "-np": "ntasks"}
@@ -51,12 +53,40 @@ class Item(NamedTuple):
     def origin(self) -> str | None:
         """Where a value came from that the script itself does not give."""
         found = re.search("\2([^\2]*)\2", self.held) if "\2" in self.held else None
-        return found.group(1).replace(_BLANK, " ") if found else None
+        if found is None:
+            return None
+        told = found.group(1).split(_BLANK)
+        if told[0] == "#SBATCH":
+            return said("given.slurm", name=told[1], line=told[2])
+        return (
+            said("default.variable", name=told[0], line=told[1])
+            if told[1:]
+            else said("given.key", key=f"--set {told[0]}")
+        )
 
 
 def mark(kind: str, told: str) -> str:
-    """A mark: `kind` "\\0" for what is not known, "\\2" for where a value came from, and the words about it."""
+    """A mark: `kind` "\\0" for what is not known, "\\2" for where a value came from, and the words about it:
+    the name of a variable, and the line its default stands on."""
     return kind + told.replace(" ", _BLANK)[:200] + kind
+
+
+_LOST = re.compile(
+    r"(.+), (read|set by a loop|set by eval|set in a branch|unset in a branch|calculated|printed) on line (\d+)"
+)
+
+
+def waiting(wait: str) -> str:
+    """What a value waits for, as a sentence that can be told in any language where it is a variable that was lost.
+
+    >>> waiting("TP, set by a loop on line 3").told("zh")
+    'TP（第 3 行由循环设置）'
+    """
+    match = _LOST.fullmatch(wait)
+    if match is None:
+        return wait
+    name, how, line = match.groups()
+    return said("variable.lost", name=name, how=said(f"how.{how.replace(' ', '_')}"), line=line)
 
 
 def options(items: list[Item]) -> list[tuple[str, Item, list[Item]]]:
@@ -135,7 +165,7 @@ def world_of_launcher(
     if number("num_processes"):
         return number("num_processes") or 1, "--num-processes"
     if each is not None and not any(name in unresolved for name in ("nnodes", "num_nodes", "nodes")):
-        return each * (nodes or 1), f"{nodes or 1} nodes × {each} processes of the launcher"
+        return each * (nodes or 1), said("launcher.nodes", nodes=nodes or 1, each=each)
     if number("ntasks"):
-        return number("ntasks") or 1, "tasks of the launcher"
+        return number("ntasks") or 1, said("launcher.tasks")
     return None

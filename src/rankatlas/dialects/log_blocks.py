@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from rankatlas.catalogue import said
 from rankatlas.dialects.given import Given, nested
 from rankatlas.dialects.literals import literal, value_of
 from rankatlas.dialects.log_lines import before, plain, without
@@ -362,15 +363,10 @@ def given_in(blocks: list[Block], source: str) -> Given | None:
         values.update({part + name: value for name, value in block.values.items()})
         lines.update({part + name: line for name, line in block.lines.items()})
         if block.count > 1 and not part:
-            notes.append(
-                f"the log holds {block.count} configurations, as of a job started again; the last one, which begins on"
-                f" line {block.first}, is read"
-            )
+            notes.append(said("noted.restarted", count=block.count, line=block.first))
         if not block.whole:
-            notes.append(
-                f"the configuration that begins on line {block.first} has no end: its last lines may be missing"
-            )
+            notes.append(said("noted.no_end", line=block.first))
     others = list(dict.fromkeys(block.dialect for block in titles if block.dialect != dialect))
     if others:
-        notes.append(f"the log holds a configuration of {', '.join(others)} as well, which was left out")
+        notes.append(said("unread.dialect", names=others))
     return Given(nested(values), source=source, kind="arguments block", dialect=dialect, lines=lines, notes=notes)

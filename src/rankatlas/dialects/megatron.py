@@ -8,6 +8,7 @@ megatron/training/arguments.py.
 
 from __future__ import annotations
 
+from rankatlas.catalogue import said
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.dialects.given import Given
@@ -17,7 +18,7 @@ from rankatlas.dialects.picking import not_understood, refuse_unresolved, world_
 from rankatlas.errors import ArgumentsError, SourceError, shown
 from rankatlas.job import Fact, Job
 
-DEFAULT = "default of Megatron-LM core 0.16"
+DEFAULT = said("default.of", name="Megatron-LM core 0.16")
 _TP, _PP, _CP = "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"
 _EP, _ETP, _DP = "expert_model_parallel_size", "expert_tensor_parallel_size", "data_parallel_size"
 _SHARDS, _EXPERT_SHARDS = "tensor_parallel_num_weight_shards", "expert_tensor_parallel_num_weight_shards"
@@ -79,7 +80,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
     if given_dp is not None:
         origins["dp"] = given.origin(_DP)
     settled = resolve({**sizes, "dp": given_dp}, world, origins=origins)
-    facts["dp"] = Fact("dp", settled["dp"], origins.get("dp", f"inferred from world {world}"))
+    facts["dp"] = Fact("dp", settled["dp"], origins.get("dp", said("inferred.world", world=world)))
     outer = ("dp", "pp") if given.flag("use_tp_pp_dp_mapping") else ("pp", "dp")
     remat = ("gtp_remat",) if settled["gtp_remat"] > 1 else ()
     dense = Mesh.from_axes([(axis, settled[axis]) for axis in (*outer, "cp", *remat, "tp")])
@@ -128,9 +129,9 @@ def _remat(given: Given, shards: str, resolved: str, axis: str, tensor: Fact) ->
         return Fact(axis, size, given.origin(resolved)) if size else Fact(axis, 1, DEFAULT)
     if count % tensor.value:
         raise ArgumentsError(
-            f"{shards}={count} must be a multiple of the tensor size {tensor.value} ({tensor.origin})", names=(shards,)
+            said("refused.shards", name=shards, count=count, size=tensor.value, origin=tensor.origin), names=(shards,)
         )
-    return Fact(axis, count // tensor.value, f"{shards} {count} ÷ tensor size {tensor.value}")
+    return Fact(axis, count // tensor.value, said("megatron.remat", name=shards, count=count, size=tensor.value))
 
 
 def _implied(given: Given, world: int | None, facts: dict[str, Fact]) -> int | None:
@@ -156,19 +157,23 @@ def _expert(given: Given, facts: dict[str, Fact], world: int, outer: tuple[str, 
         "ep": _size(given, _EP, "ep"),
         "etp": Fact("etp", etp, given.origin(_ETP))
         if etp is not None
-        else Fact("etp", facts["tp"].value, "inherited from tp"),
+        else Fact("etp", facts["tp"].value, said("inherited.tp")),
     }
     more["egtp_remat"] = _remat(given, _EXPERT_SHARDS, _EXPERT_REMAT, "egtp_remat", more["etp"])
     pp = facts["pp"]
     sizes: dict[str, int | None] = {"pp": pp.value, "edp": None, **{axis: fact.value for axis, fact in more.items()}}
     origins = {"pp": pp.origin, **{axis: fact.origin for axis, fact in more.items()}}
     settled = resolve(sizes, world, origins=origins)
-    more["edp"] = Fact("edp", settled["edp"], f"inferred from world {world}")
+    more["edp"] = Fact("edp", settled["edp"], said("inferred.world", world=world))
     if outer[0] == "dp" and pp.value > 1 and settled["edp"] != facts["dp"].value:
         raise ArgumentsError(
-            f"with --use-tp-pp-dp-mapping and pp={pp.value}, Megatron-LM needs as many expert data ranks"
-            f" (edp={settled['edp']}) as data ranks (dp={facts['dp'].value}): ep·etp must be"
-            f" {facts['cp'].value * facts['tp'].value}, the ranks of cp·tp",
+            said(
+                "refused.mapping",
+                pp=pp.value,
+                edp=settled["edp"],
+                dp=facts["dp"].value,
+                block=facts["cp"].value * facts["tp"].value,
+            ),
             names=("use_tp_pp_dp_mapping", _EP, _ETP),
         )
     remat = ("egtp_remat",) if settled["egtp_remat"] > 1 else ()
@@ -184,32 +189,21 @@ def _expert_notes(given: Given, facts: dict[str, Fact], world: int) -> list[str]
     block, alone = etp.value * ep.value, ep.value
     instead = ""
     if world % (alone * pp.value) == 0:
-        instead = f"; with etp=1 it would take {alone} and edp be {world // (alone * pp.value)}"
-    return [
-        f"etp={etp.value} is inherited from tp: without --expert-tensor-parallel-size each expert is split like the"
-        f" dense layers, so one set of experts takes {block} ranks and edp={facts['edp'].value}{instead}"
-    ]
+        instead = said("noted.etp_one", ranks=alone, edp=world // (alone * pp.value))
+    return [said("noted.etp", etp=etp.value, ranks=block, edp=facts["edp"].value, instead=instead)]
 
 
 def _left_out(given: Given) -> list[str]:
     """Notes on what says something about groups and is no axis here."""
     near = slips(given, (*_OTHER, *_OWN))
-    notes = [
-        f"{name}={shown(given[name])} is not understood and was left out; did you mean {meant}?"
-        for name, meant in near.items()
-    ][:20]
+    notes = [said("unread.near", name=name, value=shown(given[name]), meant=meant) for name, meant in near.items()][:20]
     notes += not_understood(given, (*_OTHER, *near))
     instances = given.at("num_distributed_optimizer_instances")
     if isinstance(instances, int) and instances > 1:
-        notes.append(
-            f"num_distributed_optimizer_instances={instances}: the optimizer's shards repeat in {instances} parts of"
-            " every dp·cp group, which is no axis of this layout"
-        )
+        notes.append(said("noted.instances", count=instances))
     levels = given.at("hierarchical_context_parallel_sizes")
     if levels:
-        notes.append(
-            f"hierarchical_context_parallel_sizes={shown(levels)} makes groups inside cp that are no axis here"
-        )
+        notes.append(said("noted.levels", levels=shown(levels), sizes=levels))
     return notes
 
 

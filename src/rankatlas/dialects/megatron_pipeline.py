@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from rankatlas.catalogue import said
 from rankatlas.dialects.given import Given
 from rankatlas.errors import ArgumentsError, shown
 from rankatlas.job import Fact
@@ -51,8 +52,14 @@ def shared_out(given: Given, stages: int) -> dict[str, Fact]:
     layers = layers_in(picture) if isinstance(picture, str) else None
     if layers is not None and len(layers) % stages:
         raise ArgumentsError(
-            f"{PICTURE}={shown(picture)} ({given.origin(PICTURE)}) has {len(layers)} parts, which {stages} pipeline"
-            " stages do not divide; Megatron refuses it\ngive as many parts as stages, or a multiple of it",
+            said(
+                "refused.picture",
+                name=PICTURE,
+                picture=shown(picture),
+                origin=given.origin(PICTURE),
+                parts=len(layers),
+                stages=stages,
+            ),
             names=(PICTURE,),
         )
     if layers is not None:
@@ -65,4 +72,10 @@ def shared_out(given: Given, stages: int) -> dict[str, Fact]:
     if not any(counted):
         return {}
     origins = [given.origin(name) for name, on in zip(_ENDS, counted) if on]
-    return {"layer_split": Fact("layer_split", _POLICIES[counted[0], counted[1]], " and ".join(origins))}
+    return {
+        "layer_split": Fact(
+            "layer_split",
+            _POLICIES[counted[0], counted[1]],
+            said("both", first=origins[0], second=origins[1]) if len(origins) > 1 else origins[0],
+        )
+    }

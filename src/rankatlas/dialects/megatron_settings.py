@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from rankatlas.catalogue import said
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.megatron_pipeline import shared_out
 from rankatlas.dialects.picking import numbers
@@ -19,6 +20,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "layers": ("num_layers", "encoder_num_layers"),
         "heads": ("num_attention_heads",),
         "hidden": ("hidden_size",),
+        "head_size": ("kv_channels",),
         "ffn": ("ffn_hidden_size",),
         "vocab": ("vocab_size", "padded_vocab_size"),
         "vocab_multiple": ("make_vocab_size_divisible_by",),
@@ -43,10 +45,7 @@ def settings_of(given: Given, sizes: Mapping[str, Fact], default: str) -> tuple[
     facts, notes = numbers(given, _NAMES)
     found = {fact.name: fact for fact in facts}
     if _groups_off(given):
-        notes.append(
-            f"num_query_groups={shown(given.at('num_query_groups'))} has no effect without --group-query-attention:"
-            " there are as many heads of keys and values as attention heads"
-        )
+        notes.append(said("ignored.query_groups", value=shown(given.at("num_query_groups"))))
     _fill_heads(given, found, default)
     _fill_batch(found, sizes, default)
     _fill_stages(given, found, sizes)
@@ -55,7 +54,15 @@ def settings_of(given: Given, sizes: Mapping[str, Fact], default: str) -> tuple[
         found["vocab_multiple"] = Fact("vocab_multiple", 128, default)
     if sizes["cp"].value > 1:
         found["cp_split"] = Fact("cp_split", "balanced", default)
-    for fact in (_zero(given), _fsdp(given), _recompute(given), _precision(given)):
+    tensor = sizes["tp"].value > 1
+    for fact in (
+        _zero(given),
+        _fsdp(given),
+        _switch(given, "sequence_parallel", "sequence_parallel", default, False) if tensor else None,
+        _bias(given, default) if "experts" in found else None,
+        _recompute(given),
+        _precision(given),
+    ):
         if fact is not None:
             found[fact.name] = fact
     notes += _exclusive(given)
@@ -75,17 +82,17 @@ def _fill_heads(given: Given, found: dict[str, Fact], default: str) -> None:
     if groups and asked is not False and not _groups_off(given):
         found["kv_heads"] = groups[0]
     elif "heads" in found:
-        found["kv_heads"] = Fact("kv_heads", found["heads"].value, f"{default}: as many as heads")
+        found["kv_heads"] = Fact("kv_heads", found["heads"].value, said("default.heads", default=default))
 
 
 def _fill_batch(found: dict[str, Fact], sizes: Mapping[str, Fact], default: str) -> None:
     data = sizes["dp"].value * sizes["gtp_remat"].value
     micro, whole = found.get("micro_batch"), found.get("global_batch")
     if whole is None and micro is not None:
-        found["global_batch"] = Fact("global_batch", micro.value * data, f"{default}: micro-batch × data size")
+        found["global_batch"] = Fact("global_batch", micro.value * data, said("default.batch", default=default))
     elif whole is not None and micro is not None and whole.value % (micro.value * data) == 0:
         steps = whole.value // (micro.value * data)
-        found["accumulation"] = Fact("accumulation", steps, "global batch ÷ (micro-batch × data size)")
+        found["accumulation"] = Fact("accumulation", steps, said("computed.accumulation"))
 
 
 def _fill_stages(given: Given, found: dict[str, Fact], sizes: Mapping[str, Fact]) -> None:
@@ -96,7 +103,9 @@ def _fill_stages(given: Given, found: dict[str, Fact], sizes: Mapping[str, Fact]
     whole = layers.value + sum(given.at(name) is True for name in _COUNTED)
     if whole % (stages * each.value) == 0:
         found["virtual_stages"] = Fact(
-            "virtual_stages", whole // stages // each.value, f"{each.origin} ({each.value} layers in each)"
+            "virtual_stages",
+            whole // stages // each.value,
+            said("computed.virtual", origin=each.origin, layers=each.value),
         )
 
 
@@ -132,10 +141,24 @@ def _exclusive(given: Given) -> list[str]:
         return [name for name in names if given.at(name) not in (None, False, "None", "")]
 
     return [
-        f"{', '.join(left + right)} exclude each other: Megatron refuses to start with them"
+        said("exclude.options", names=left + right)
         for left, right in ((set_of(one), set_of(other)) for one, other in _EXCLUSIVE)
         if left and right
     ]
+
+
+def _switch(given: Given, name: str, option: str, default: str, usual: bool) -> Fact | None:
+    """A setting that is on or off; one that a command line leaves out has its default, which a file may not say."""
+    on = given.flag(option)
+    if on is not None:
+        return Fact(name, on, given.origin(option))
+    return Fact(name, usual, default) if given.kind == "script" else None
+
+
+def _bias(given: Given, default: str) -> Fact | None:
+    if given.flag("disable_bias_linear"):
+        return Fact("linear_bias", False, given.origin("disable_bias_linear"))
+    return _switch(given, "linear_bias", "add_bias_linear", default, True)
 
 
 def _zero(given: Given) -> Fact | None:
@@ -187,4 +210,4 @@ def _layout_note(given: Given) -> list[str]:
     value = given.at("pipeline_model_parallel_layout")
     if value in (None, "None"):
         return []
-    return [f"pipeline_model_parallel_layout={shown(value)} places the layers; how many each stage has is not read"]
+    return [said("noted.picture", picture=shown(value))]

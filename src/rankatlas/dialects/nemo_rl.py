@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rankatlas.catalogue import said
 from rankatlas.core import Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.dialects import megatron
@@ -17,7 +18,7 @@ from rankatlas.dialects.rollouts import rollout_size, told_facts, with_rollout
 from rankatlas.errors import ArgumentsError
 from rankatlas.job import Fact, Job
 
-DEFAULT = "default of NeMo-RL"
+DEFAULT = said("default.of", name="NeMo-RL")
 _DTENSOR, _MEGATRON, _GENERATION = "policy.dtensor_cfg", "policy.megatron_cfg", "policy.generation"
 _ENGINE = {"rollout_pp": "pipeline_parallel_size", "rollout_tp": "tensor_parallel_size"}
 _SPLIT = ("cluster.gpus_per_node", "cluster.num_nodes")
@@ -86,34 +87,38 @@ def _shares(given: Given, asked: int | None) -> tuple[int, int, int, list[str]]:
         return asked, 0, asked, []
     notes = []
     if asked is not None and asked != each * nodes:
-        notes.append(f"the source is of {each * nodes} ranks (cluster); it is read for {asked}")
+        notes.append(said("world.other", found=each * nodes, origin="cluster", asked=asked))
     if given.at(f"{_GENERATION}.colocated.enabled") is not False:
         world = asked or each * nodes
         return world, 0, world, notes
     ranks = _engines_alone(given, each, nodes)
     world = (asked or each * nodes) - ranks
     if world < 1:
-        raise ArgumentsError(
-            f"generation takes {ranks} ranks of its own, and none of {asked} is left to train", names=(_OTHERS,)
-        )
-    return world, world, ranks, [*notes, f"generation has {ranks} ranks of its own, numbered from {world} on"]
+        raise ArgumentsError(said("refused.generation_all", ranks=ranks, world=asked), names=(_OTHERS,))
+    return world, world, ranks, [*notes, said("noted.generation", ranks=ranks, first=world)]
 
 
 def _engines_alone(given: Given, each: int, nodes: int) -> int:
     """How many ranks of a cluster generate where training has the others.  Raises ArgumentsError as `setup` does."""
     gpus, count = given.size(f"{_OTHERS}.gpus_per_node"), given.size(f"{_OTHERS}.num_nodes")
     if nodes == 1:
-        fits, needed = gpus is not None and gpus < each and count in (None, 1), f"gpus_per_node from 1 to {each - 1}"
-        ranks = gpus or 0
+        fits, ranks = gpus is not None and gpus < each and count in (None, 1), gpus or 0
+        needed = said("needed.gpus", most=each - 1)
     else:
-        fits = gpus == each and count is not None and count < nodes
-        needed = f"gpus_per_node {each}, as of the cluster, and num_nodes from 1 to {nodes - 1}"
-        ranks = (count or 0) * each
+        fits, ranks = gpus == each and count is not None and count < nodes, (count or 0) * each
+        needed = said("needed.nodes", each=each, most=nodes - 1)
     if fits:
         return ranks
     raise ArgumentsError(
-        f"generation on ranks of its own, of a cluster with num_nodes={nodes} and gpus_per_node={each}, needs in"
-        f" {_OTHERS}: {needed}; got gpus_per_node={gpus}, num_nodes={count}",
+        said(
+            "refused.generation",
+            path=_OTHERS,
+            each=each,
+            nodes=nodes,
+            needed=needed,
+            their_each=gpus,
+            their_nodes=count,
+        ),
         names=(_OTHERS,),
     )
 
@@ -140,7 +145,7 @@ def _train(given: Given, world: int) -> Job:
     sizes: dict[str, int | None] = {"dp_replicate": facts["dp_replicate"].value, "dp": None}
     sizes |= {axis: facts[axis].value for axis in ("cp", "tp")}
     settled = resolve(sizes, world, origins={axis: fact.origin for axis, fact in facts.items()})
-    facts["dp"] = Fact("dp", settled["dp"], f"inferred from world {world}")
+    facts["dp"] = Fact("dp", settled["dp"], said("inferred.world", world=world))
     axes = [axis for axis in ("dp_replicate", "dp", "cp", "tp") if axis != "dp_replicate" or settled[axis] > 1]
     inner = given.at(_DTENSOR)
     known = ["tensor_parallel_size", "context_parallel_size"]
@@ -150,7 +155,7 @@ def _train(given: Given, world: int) -> Job:
         source=given.source,
         facts=[facts[axis] for axis in axes],
         notes=not_understood(inner, known, before=f"{_DTENSOR}.") if isinstance(inner, Mapping) else [],
-        settings=[Fact("zero_stage", 3, "FSDP2"), Fact("fsdp", "FSDP2", f"given: {_DTENSOR}")],
+        settings=[Fact("zero_stage", 3, "FSDP2"), Fact("fsdp", "FSDP2", said("given.key", key=_DTENSOR))],
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rankatlas.catalogue import said
 from rankatlas.core import parse_layout
 from rankatlas.errors import SourceError, shown
 from rankatlas.job import SETTINGS, Fact, Job
@@ -17,6 +18,7 @@ FORMAT = "rankatlas.job"
 VERSION = 1
 _KEYS = ("format", "version", "layout", "world_size", "seed", "settings")
 _WORDS = ("fsdp", "cp_split", "recompute", "precision")
+_SWITCHES = ("sequence_parallel", "linear_bias")
 _MOST = 1 << 62
 
 
@@ -44,7 +46,8 @@ def read(content: Mapping[str, Any], source: str, world_size: int | None) -> Job
         raise SourceError(f"seed in {shown(source)} is an integer, not {shown(seed)}", source=source)
     read_layout = parse_layout(layout, world)
     charts = [read_layout] if not hasattr(read_layout, "charts") else list(read_layout.charts.values())
-    facts = {axis: Fact(axis, mesh.size(axis), "given: layout") for mesh in charts for axis in mesh.axes}
+    origin = said("given.key", key="layout")
+    facts = {axis: Fact(axis, mesh.size(axis), origin) for mesh in charts for axis in mesh.axes}
     return Job(
         read_layout,
         format="rankatlas",
@@ -70,11 +73,12 @@ def _settings(given: object, source: str) -> list[Fact]:
                 "stage_layers": "a list of positive integers",
                 "zero_stage": "0, 1, 2 or 3",
                 "cp_split": "contiguous or balanced",
+                **dict.fromkeys(_SWITCHES, "true or false"),
                 "layer_split": f"one of {', '.join(POLICIES)}",
             }
             told = wanted.get(name, "text" if name in _WORDS else "a positive integer")
             raise SourceError(f"settings.{name} in {shown(source)} is {told}, not {shown(value)}", source=source)
-        facts.append(Fact(name, value, f"given: settings.{name}"))
+        facts.append(Fact(name, value, said("given.key", key=f"settings.{name}")))
     return facts
 
 
@@ -83,6 +87,8 @@ def _fits(name: str, value: object) -> bool:
         return isinstance(value, list) and 0 < len(value) <= 1 << 16 and all(map(_positive, value))
     if name == "zero_stage":
         return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3
+    if name in _SWITCHES:
+        return isinstance(value, bool)
     if name == "cp_split":
         return value in ("contiguous", "balanced")
     if name == "layer_split":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from rankatlas.catalogue import said
 from rankatlas.core import Mesh
 from rankatlas.dialects import paddle_experts, paddle_fleet
 from rankatlas.dialects.given import Given
@@ -108,7 +109,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
 
 def _told(given: Given, origins: Mapping[str, str], world_size: int) -> dict[str, str]:
     """Where each size came from, for a reader."""
-    words = {"inferred": f"inferred from world size {world_size}", "not set": "not set"}
+    words = {"inferred": said("inferred.world_size", world=world_size), "not set": said("not_set")}
     return {axis: words.get(origin, given.origin(origin)) for axis, origin in origins.items()}
 
 
@@ -119,17 +120,20 @@ def _auto_parallel(content: Given, release: str, world_size: int) -> tuple[Settl
     """
     settled = read_auto_parallel(content, world_size, release=release)
     sizes, told = settled.degrees, _told(content, settled.origins, world_size)
-    told["dp"] = f"data degree {sizes['dp']} ({told['dp']}) × sharding degree {sizes['sharding']} ({told['sharding']})"
-    told["sharding"] = "always 1 with auto-parallel, where it lies inside dp"
+    told["dp"] = said(
+        "paddle.data",
+        dp=sizes["dp"],
+        dp_origin=told["dp"],
+        sharding=sizes["sharding"],
+        sharding_origin=told["sharding"],
+    )
+    told["sharding"] = said("paddle.inside")
     sizes = {**sizes, "dp": sizes["dp"] * sizes["sharding"], "sharding": 1}
     notes = []
     if min(sizes["mp"], sizes["sep"]) > 1:
         seeded = read_arguments(content, world_size, release=release, auto_parallel=True)
         order = " ".join(f"{axis}={sizes[axis]}" for axis in seeded.order)
-        notes.append(
-            "seeds and groups follow other coordinates: with auto-parallel the trainer communicates along these axes,"
-            f" while the scripts seed from {order!r} (mp before sep)"
-        )
+        notes.append(said("seeds.other", order=repr(order)))
     return settled._replace(degrees=sizes, origins=told), notes
 
 
@@ -147,8 +151,8 @@ def _notes(content: Given, release: str) -> list[str]:
     notes = []
     for key, value in content.items():
         if key in near and is_set(key, value):
-            notes.append(f"{key}={shown(value)} is not understood and was left out; did you mean {near[key]}?")
+            notes.append(said("unread.near", name=key, value=shown(value), meant=near[key]))
         elif _LOOKS_LIKE_A_DEGREE.match(key) and key not in (*known, *OTHER_ARGUMENTS) and value not in (None, -1, 1):
-            notes.append(f"{key}={shown(value)} is not understood and was left out")
+            notes.append(said("unread.setting", name=key, value=shown(value)))
     hidden = len(notes) - _MOST_NOTES
-    return [*notes[:_MOST_NOTES], f"{hidden} more settings are not understood"] if hidden > 0 else notes
+    return [*notes[:_MOST_NOTES], said("unread.more", count=hidden)] if hidden > 0 else notes

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rankatlas.catalogue import said
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.dialects.given import Given
@@ -35,10 +36,10 @@ def read(given: Given, release: str, world: int | None, notes: list[str]) -> Job
     if world is None:
         raise world_needed(given, "training arguments")
     if (given.size(_ETP) or 1) > 1:
-        raise ArgumentsError(f"{_ETP}={given.at(_ETP)}: PaddleFormers takes 1 only", names=(_ETP,))
+        raise ArgumentsError(said("refused.etp", name=_ETP, value=given.at(_ETP)), names=(_ETP,))
     if not flag(given, "use_expert_parallel"):
         raise ArgumentsError(
-            f"{_EP}={given.at(_EP)} needs use_expert_parallel: true, without which the trainer refuses it",
+            said("refused.ep_off", name=_EP, value=given.at(_EP)),
             names=(_EP, "use_expert_parallel"),
         )
     plain = {name: value for name, value in given.items() if name not in (_EP, _ETP, _CP, "cp_degree")}
@@ -47,9 +48,9 @@ def read(given: Given, release: str, world: int | None, notes: list[str]) -> Job
     facts = {axis: Fact(axis, sizes[axis], _told(given, settled.origins[axis], world)) for axis in sizes}
     expert, context = given.size(_EP) or 1, given.size(_CP) or 1
     facts["ep"] = Fact("ep", expert, given.origin(_EP))
-    facts["cp"] = Fact("cp", context, given.origin(_CP) if context > 1 else "not set")
+    facts["cp"] = Fact("cp", context, given.origin(_CP) if context > 1 else said("not_set"))
     found = resolve({"pp": sizes["pp"], "moe_sharding": None, "ep": expert}, world, origins={"ep": given.origin(_EP)})
-    facts["moe_sharding"] = Fact("moe_sharding", found["moe_sharding"], f"inferred from world size {world}")
+    facts["moe_sharding"] = Fact("moe_sharding", found["moe_sharding"], said("inferred.world_size", world=world))
     order = _order(given, settled)
     atlas, more = layout_of({axis: fact.value for axis, fact in facts.items()}, order, world, facts)
     seed = given.at("seed")
@@ -67,7 +68,7 @@ def read(given: Given, release: str, world: int | None, notes: list[str]) -> Job
 
 
 def _told(given: Given, origin: str, world: int) -> str:
-    words = {"inferred": f"inferred from world size {world}", "not set": "not set"}
+    words = {"inferred": said("inferred.world_size", world=world), "not set": said("not_set")}
     return words.get(origin, given.origin(origin))
 
 
@@ -97,21 +98,24 @@ def layout_of(
     for axis in ("dp", "sep"):
         if sizes[axis] > 1:
             raise ArgumentsError(
-                f"{axis}={sizes[axis]} ({facts[axis].origin}): fleet takes experts with sharding only, so dp and sep"
-                " must be 1",
+                said("refused.beside_experts", axis=axis, size=sizes[axis], origin=facts[axis].origin),
                 names=(axis,),
             )
     product = sizes["pp"] * whole * sizes["mp"]
     experts = sizes["pp"] * moe * sizes["ep"]
     if product != experts or (world is not None and product != world):
         raise ArgumentsError(
-            f"dense layers take pp·sharding·mp = {product} ranks, experts pp·moe_sharding·ep = {experts};"
-            f" both must be the world{f' of {world}' if world else ''}",
+            said(
+                "refused.two_worlds",
+                dense=product,
+                experts=experts,
+                world=said("refused.of_world", world=world) if world else "",
+            ),
             names=("sharding", "moe_sharding", "ep"),
         )
     if whole % moe or whole % cp:
         what, size = ("moe_sharding", moe) if whole % moe else ("cp", cp)
-        raise ArgumentsError(f"sharding={whole} must be a multiple of {what}={size}, which lies in it", names=(what,))
+        raise ArgumentsError(said("refused.inside", whole=whole, axis=what, size=size), names=(what,))
     first = order.index("moe_sharding") < order.index("pp")
     notes = []
     inner = whole // moe
@@ -119,13 +123,12 @@ def layout_of(
     if first and sizes["pp"] > 1 and min(moe, inner) > 1:
         if inner % cp:
             raise ArgumentsError(
-                f"cp={cp} would reach over the pipeline stages between moe_sharding={moe} and the inner"
-                f" sharding={inner}; no axis of one mesh is that: choose a cp that divides the inner sharding",
+                said("refused.over_stages", cp=cp, moe=moe, inner=inner),
                 names=(_CP,),
             )
         block = [("moe_sharding", moe), ("pp", sizes["pp"]), ("sharding", inner // cp), ("cp", cp)]
         shared = ("moe_sharding", "pp")
-        notes.append("a sharding group is over moe_sharding and sharding" + (" and cp" if cp > 1 else ""))
+        notes.append(said("noted.sharding_over", axes="moe_sharding, sharding" + (", cp" if cp > 1 else "")))
     else:
         parts, pipe = [("sharding", whole // cp), ("cp", cp)], [("pp", sizes["pp"])]
         block = parts + pipe if first and inner == 1 else pipe + parts
@@ -137,16 +140,10 @@ def layout_of(
     before = {"pp": not first, "mp": order.index("mp") < order.index("pp")}
     outside = [f"{axis}={sizes[axis]}" for axis, there in before.items() if there and sizes[axis] > 1]
     if outside and moe > 1:
-        notes.append(
-            f"fleet 3.3 makes overlapping sharding groups here, and stops on the ranks that it leaves out: with"
-            f" {' and '.join(outside)} outside moe_sharding={moe} it joins groups that do not belong together;"
-            " sharding_first avoids it"
-        )
+        notes.append(said("noted.fleet", outside=outside, moe=moe))
     if dense.stride("pp") != expert.stride("pp") and sizes["pp"] > 1:
         shared = tuple(axis for axis in shared if axis != "pp")
-        notes.append(
-            "pp of the dense chart and pp of the expert chart are other groups; fleet communicates along the latter"
-        )
+        notes.append(said("noted.fleet_stages"))
     if cp > 1:
-        notes.append(f"cp={cp} divides sharding: a sharding group is over sharding and cp")
+        notes.append(said("noted.cp_inside", cp=cp))
     return Atlas(dense=dense, expert=expert, shared=shared), notes

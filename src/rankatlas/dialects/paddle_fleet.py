@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 
+from rankatlas.catalogue import said
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.border import as_int
 from rankatlas.core.sizes import checked_size, resolve
@@ -22,7 +23,7 @@ _AXES = ("dp", "pp", "sharding", "sep", "cp", "mp", "ep", "moe_sharding")
 _ORDER = ("dp", "pp", "sharding", "sep", "cp", "mp")
 _ALWAYS = ("dp", "pp", "sharding", "sep", "mp")  # fleet asks its topology for these, whatever their sizes
 _WITH_EXPERTS = ("ep", "moe_sharding")  # what a degree below 1 is 1 for
-DEFAULT = "default of Paddle's fleet 3.3"
+DEFAULT = said("default.of", name="Paddle fleet 3.3")
 
 
 def is_fleet(given: Given) -> bool:
@@ -43,7 +44,7 @@ def read(given: Given, world_size: int | None) -> Job:
     order, more = _order(given.at(f"{prefix}order"))
     facts = {axis: _degree(given, prefix, axis) for axis in _AXES}
     notes = [*given.notes, *notes, *more, *_ignored(facts, order)]
-    facts |= {axis: Fact(axis, 1, "not in the order") for axis in _AXES if axis not in (*order, *_ALWAYS)}
+    facts |= {axis: Fact(axis, 1, said("fleet.not_in_order")) for axis in _AXES if axis not in (*order, *_ALWAYS)}
     if facts["dp"].value is None:
         facts["dp"] = _open_data(given, facts, world)
     if facts["ep"].value == 1:
@@ -71,9 +72,9 @@ def _degree(given: Given, prefix: str, axis: str) -> Fact:
     if axis == "dp" and value < 0:
         return Fact(axis, None, given.origin(path))
     if value == 0 and axis != "sharding":
-        return Fact(axis, 1, f"{given.origin(path)}, which is 1 to fleet")
+        return Fact(axis, 1, said("fleet.is_one", origin=given.origin(path)))
     if value < 0 and axis in _WITH_EXPERTS:
-        return Fact(axis, 1, f"{given.origin(path)}, which is 1 to fleet")
+        return Fact(axis, 1, said("fleet.is_one", origin=given.origin(path)))
     return Fact(axis, checked_size(path, value, label=path), given.origin(path))
 
 
@@ -83,15 +84,13 @@ def _order(asked: object) -> tuple[list[str], list[str]]:
         return list(_ORDER), []
     if not isinstance(asked, list) or any(axis not in _AXES for axis in asked) or len(set(asked)) != len(asked):
         raise ArgumentsError(
-            f"order lists axes of {', '.join(_AXES)}, each once, and all of degree above 1; got {shown(asked)}",
+            said("refused.order", axes=_AXES, order=shown(asked), missing=""),
             names=("order",),
         )
     missing = [axis for axis in _ALWAYS if axis not in asked]
     if not missing:
         return asked, []
-    return asked, [
-        f"order leaves out {', '.join(missing)}: fleet 3.3 refuses an order without any of {_listed(_ALWAYS)}"
-    ]
+    return asked, [said("noted.order", missing=missing, always=_ALWAYS)]
 
 
 def _ignored(facts: Mapping[str, Fact], order: list[str]) -> list[str]:
@@ -104,14 +103,10 @@ def _ignored(facts: Mapping[str, Fact], order: list[str]) -> list[str]:
     needed = [axis for axis in missing if axis in _ALWAYS]
     if needed:
         raise ArgumentsError(
-            f"order lists axes of {', '.join(_AXES)}, each once, and all of degree above 1; got {shown(order)},"
-            f" without {', '.join(needed)}",
+            said("refused.order", axes=_AXES, order=shown(order), missing=said("refused.without", names=needed)),
             names=("order",),
         )
-    return [
-        f"{axis}_degree={facts[axis].value} has no effect: order has no {axis}, and fleet makes no such groups"
-        for axis in missing
-    ]
+    return [said("ignored.not_in_order", axis=axis, degree=facts[axis].value) for axis in missing]
 
 
 def _open_data(given: Given, facts: Mapping[str, Fact], world: int | None) -> Fact:
@@ -122,31 +117,24 @@ def _open_data(given: Given, facts: Mapping[str, Fact], world: int | None) -> Fa
     data = max(world // model, 1)
     others = {axis: facts[axis].value for axis in ("sharding", "sep") if facts[axis].value > 1}
     if others:
-        told = " and ".join(f"{axis}={size}" for axis, size in others.items())
+        told = [f"{axis}={size}" for axis, size in others.items()]
         raise ArgumentsError(
-            f"dp_degree ({facts['dp'].origin}) is open, and fleet then takes world {world} ÷ (mp·pp) = {data} for it,"
-            f" whatever else there is; with {told} that is more ranks than the world, and fleet refuses it\n"
-            "set dp_degree",
+            said("refused.open_data", origin=facts["dp"].origin, world=world, data=data, told=told),
             names=("dp_degree",),
         )
-    return Fact("dp", data, f"inferred from world size {world}")
+    return Fact("dp", data, said("inferred.world_size", world=world))
 
 
 def _refuse_without_experts(facts: Mapping[str, Fact]) -> None:
     """Fleet counts the ranks of a world without experts as dp·pp·sharding·sep·mp, and refuses any other number."""
     for axis in ("cp", "moe_sharding"):
         if facts[axis].value > 1:
+            ways = said("refused.without_experts_cp") if axis == "cp" else ""
+            degree, origin = facts[axis].value, facts[axis].origin
             raise ArgumentsError(
-                f"{axis}_degree={facts[axis].value} ({facts[axis].origin}) without experts: fleet 3.3 builds {axis}"
-                f" into its topology and then refuses the world, which it counts without {axis}\n"
-                "leave it at 1, or set ep_degree above 1 and put ep and moe_sharding into order"
-                + (", or split sequences with sep_degree" if axis == "cp" else ""),
+                said("refused.without_experts", axis=axis, degree=degree, origin=origin, ways=ways),
                 names=(f"{axis}_degree",),
             )
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _left_out(given: Given) -> list[str]:
@@ -157,9 +145,7 @@ def _left_out(given: Given) -> list[str]:
         found = get_close_matches(name[:40], _known(), n=1, cutoff=0.8) if name not in _known() else []
         if found and not name.endswith(("_configs", "_degree")) and held[name] not in (None, -1, 0, 1, False, ""):
             near[name] = found[0]
-    notes = [
-        f"{name}={shown(held[name])} is not understood and was left out; did you mean {near[name]}?" for name in near
-    ]
+    notes = [said("unread.near", name=name, value=shown(held[name]), meant=near[name]) for name in near]
     return [*notes, *not_understood(held, (*_known(), *near))]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from rankatlas.catalogue import said
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.picking import numbers
 from rankatlas.job import Fact
@@ -34,11 +35,13 @@ def settings_of(given: Given, release: str, data_size: int) -> tuple[list[Fact],
     facts, notes = numbers(given, _NAMES)
     found = {fact.name: fact for fact in facts}
     if "micro_batch" in found and "accumulation" not in found:
-        found["accumulation"] = Fact("accumulation", 1, f"default of {release}")
+        found["accumulation"] = Fact("accumulation", 1, said("default.of", name=release))
     micro, steps = found.get("micro_batch"), found.get("accumulation")
     if micro is not None and steps is not None and "global_batch" not in found:
         product = micro.value * steps.value * data_size
-        found["global_batch"] = Fact("global_batch", product, "micro-batch × accumulation × data size")
+        found["global_batch"] = Fact("global_batch", product, said("computed.batch"))
+    if given.flag("sequence_parallel"):
+        found["sequence_parallel"] = Fact("sequence_parallel", True, given.origin("sequence_parallel"))
     for fact in (_zero(given, release), _recompute(given), _precision(given)):
         if fact is not None:
             found[fact.name] = fact
@@ -47,7 +50,7 @@ def settings_of(given: Given, release: str, data_size: int) -> tuple[list[Fact],
 
 def _zero(given: Given, release: str) -> Fact | None:
     asked = given.at("sharding")
-    origin = given.origin("sharding") if asked is not None else f"default of {release}"
+    origin = given.origin("sharding") if asked is not None else said("default.of", name=release)
     asked = DEFAULT_SHARDING[release] if asked is None else asked
     words = asked.split() if isinstance(asked, str) else asked if isinstance(asked, list) else []
     stage = next((_STAGES[word] for word in words if isinstance(word, str) and word in _STAGES), None)

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rankatlas.catalogue import said
 from rankatlas.dialects.given import Given
+from rankatlas.dialects.launch_options import waiting
 from rankatlas.errors import DegreeError, SourceError, shown
 from rankatlas.job import Fact
 
@@ -31,14 +33,15 @@ def numbers(given: Given, names: Mapping[str, tuple[str, ...]]) -> tuple[list[Fa
         for path in paths:
             value = given.at(path)
             if path in given.unresolved:
-                notes.append(f"{path} waits for {', '.join(given.unresolved[path])}, so {setting} is not known")
+                waits = [waiting(wait) for wait in given.unresolved[path]]
+                notes.append(said("noted.unknown", path=path, waits=waits, setting=setting))
                 break
             if value is None or value is False or value in (-1, 0):
                 continue
             if isinstance(value, float) and value.is_integer() and 0 < value < _MOST:
                 value = int(value)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST:
-                notes.append(f"{path}={shown(value)} is no positive integer and was left out")
+                notes.append(said("unread.number", name=path, value=shown(value)))
                 break
             facts.append(Fact(setting, value, given.origin(path)))
             break
@@ -81,7 +84,8 @@ def world_of(
             product = 1
             for size in sizes:
                 product *= size
-            origin = " × ".join(given.origin(part) for part in parts) if "*" in path else given.origin(path)
+            origins = [given.origin(part) for part in parts]
+            origin = said("times", first=origins[0], second=origins[1]) if len(parts) > 1 else origins[0]
             found = (product, origin)
             break
     if asked is None:
@@ -89,10 +93,10 @@ def world_of(
     if found and found[0] != asked:
         return (
             asked,
-            "the world size given",
-            [f"the source is of {found[0]} ranks ({found[1]}); it is read for {asked}"],
+            said("given.world_size"),
+            [said("world.other", found=found[0], origin=found[1], asked=asked)],
         )
-    return asked, "the world size given", []
+    return asked, said("given.world_size"), []
 
 
 def world_needed(given: Given, what: str) -> SourceError:
@@ -112,7 +116,7 @@ def not_understood(given: Mapping[str, Any], known: Iterable[str], before: str =
     """
     known = tuple(known)
     notes = [
-        f"{before}{name}={shown(value)} is not understood and was left out"
+        said("unread.setting", name=f"{before}{name}", value=shown(value))
         for name, value in given.items()
         if _LOOKS_LIKE_A_DEGREE.match(name)
         and name not in known
@@ -120,7 +124,7 @@ def not_understood(given: Mapping[str, Any], known: Iterable[str], before: str =
         and not isinstance(value, Mapping)
     ]
     hidden = len(notes) - _MOST_NOTES
-    return [*notes[:_MOST_NOTES], f"{hidden} more settings are not understood"] if hidden > 0 else notes
+    return [*notes[:_MOST_NOTES], said("unread.more", count=hidden)] if hidden > 0 else notes
 
 
 _MOST_TRIALS = 1 << 16
@@ -144,6 +148,7 @@ def divides(name: str, size: int, ranks: int, told: str, also: int | None = None
         ranks=ranks,
         remainder=ranks % size,
         legal=legal,
+        told=told,
     )
 
 

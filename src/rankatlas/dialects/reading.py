@@ -6,18 +6,18 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from rankatlas.core import parse_layout
 from rankatlas.core.description import ATLAS_FORMAT, MESH_FORMAT, layout_from_dict
 from rankatlas.dialects import own, recorded
 from rankatlas.dialects.content import notation_in, parse, settings
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.log_blocks import given_in
 from rankatlas.dialects.nothing_read import nothing_in
+from rankatlas.dialects.offers import of_notation, with_offer
 from rankatlas.dialects.registry import detect, dialect, named
 from rankatlas.dialects.scripts import is_script, read_script
 from rankatlas.dialects.sources import hold, names_a_file, read_text
 from rankatlas.errors import InputError, SourceError, shown
-from rankatlas.job import Job
+from rankatlas.job import Job, Offer
 from rankatlas.records.record import FORMAT as RECORD_FORMAT
 
 
@@ -27,13 +27,15 @@ def read_config(
     *,
     world_size: int | None = None,
     sets: Mapping[str, str] | None = None,
+    offered: Offer | None = None,
 ) -> Job:
     """The job that `source` describes: notation, a command line, the path of a file or pipe, or "-" (standard input).
 
     Text with `=` that names no file is notation, and text with options such as `--tensor-model-parallel-size 2` a
     command line.  `format` is NAME or NAME@release, a name of `FORMATS`, and overrides what the content suggests.
     `sets`
-    gives variables of a script, or settings, name → text.  Logs are scanned as a stream for the configuration that a
+    gives variables of a script, or settings, name → text; `offered` a number of ranks for a source that needs one and
+    says none, which the job then has as its fact `world`.  Logs are scanned as a stream for the configuration that a
     framework printed.  Cost: O(bytes); of all but logs at most 16 MiB are read.
 
     Raises SourceError (nothing there, unreadable, no layout in it, or what it may mean is two things), and the errors
@@ -47,20 +49,20 @@ def read_config(
     sets = dict(sets or {})
     name, release = named(format, source) if format is not None else (None, None)
     if is_command_line(source):
-        return _job(read_script(source, "the command line", sets), name, release, world_size)
+        return _job(read_script(source, "the command line", sets), name, release, world_size, offered)
     if not names_a_file(source):
         _refuse_notation(format, source, sets, "is notation")
-        return Job(parse_layout(source, world_size), format="notation", source=source)
+        return of_notation(source, source, world_size, offered)
     held = hold(source)
     given = None if name in ("notation", "rankatlas") else given_in(held.blocks, source)
     if given is not None:
-        return _job(given.with_settings(sets) if sets else given, name, release, world_size)
+        return _job(given.with_settings(sets) if sets else given, name, release, world_size, offered)
     text = held.text.strip()
     notation = notation_in(text) or (text if name == "notation" else None)
     if notation:
         _refuse_notation(format, source, sets, "holds notation")
-        return Job(parse_layout(notation, world_size), format="notation", source=source)
-    return _of_text(text, source, name, release, world_size, sets)
+        return of_notation(notation, source, world_size, offered)
+    return _of_text(text, source, name, release, world_size, sets, offered)
 
 
 def is_command_line(source: str) -> bool:
@@ -80,19 +82,25 @@ def read_content(source: str) -> Any:
 
 
 def _of_text(
-    text: str, source: str, name: str | None, release: str | None, world_size: int | None, sets: dict[str, str]
+    text: str,
+    source: str,
+    name: str | None,
+    release: str | None,
+    world_size: int | None,
+    sets: dict[str, str],
+    offered: Offer | None,
 ) -> Job:
     """The job of text that is no notation and in which no framework printed its configuration."""
     if is_script(text):
-        return _job(read_script(text, source, sets), name, release, world_size)
+        return _job(read_script(text, source, sets), name, release, world_size, offered)
     content = settings(parse(text, source), source)
     detected = str(content.get("format", ""))
     if detected == RECORD_FORMAT and name in (None, "rankatlas"):
         return recorded.read(content, source, world_size)
     if name == "rankatlas" or (name is None and detected.startswith("rankatlas.")):
-        return _stored(content, source, name, world_size)
+        return with_offer(lambda world: _stored(content, source, name, world), world_size, offered)
     given = Given(content, source=source)
-    return _job(given.with_settings(sets) if sets else given, name, release, world_size)
+    return _job(given.with_settings(sets) if sets else given, name, release, world_size, offered)
 
 
 def _refuse_notation(format: str | None, source: str, sets: Mapping[str, str], what: str) -> None:
@@ -118,10 +126,13 @@ def _stored(content: Mapping[str, Any], source: str, name: str | None, world_siz
     return Job(layout, format="rankatlas", source=source)
 
 
-def _job(given: Given, name: str | None, release: str | None, world_size: int | None) -> Job:
+def _job(
+    given: Given, name: str | None, release: str | None, world_size: int | None, offered: Offer | None = None
+) -> Job:
     if not given:
         raise nothing_in(given)
-    name = name or detect(given, world_size)
+    name = name or detect(given, world_size or (offered.world if offered else None))
     if name is None:
         raise nothing_in(given)
-    return dialect(name).read(given, release, world_size)
+    found = dialect(name)
+    return with_offer(lambda world: found.read(given, release, world), world_size, offered)

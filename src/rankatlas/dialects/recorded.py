@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rankatlas.catalogue import said
 from rankatlas.errors import SourceError, shown
 from rankatlas.job import Job
 from rankatlas.records import LayoutRecord
@@ -30,10 +31,10 @@ def read(content: Mapping[str, Any], source: str, world_size: int | None) -> Job
         )
     notes = []
     if made.inferred:
-        notes.append("this layout was inferred from the groups; axes of size 1 leave no trace in them")
+        notes.append(said("record.inferred"))
     if made.unexplained:
-        notes.append(f"these groups are not of this layout: {', '.join(made.unexplained)}")
-    notes += [f"the groups called {name} are those of {axes}" for name, axes in misnamed(made.kinds, made.layout)]
+        notes.append(said("record.strange", names=made.unexplained))
+    notes += [said("record.misnamed", name=name, axes=axes) for name, axes in misnamed(made.kinds, made.layout)]
     return Job(
         made.layout,
         format="record",

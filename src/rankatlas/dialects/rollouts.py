@@ -43,6 +43,8 @@ def rollout_size(name: str, sizes: Mapping[str, Fact], world: int) -> int:
         ranks=world,
         remainder=world % product,
         legal=legal,
+        told="world_size",
+        origins={fact.name: fact.origin for fact in sizes.values()},
     )
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from itertools import pairwise
 
+from rankatlas.catalogue import said
 from rankatlas.dialects.arithmetic import assigned, integer
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.launch_options import OPTION, SHORT, Item, mark
@@ -20,6 +21,15 @@ _MOST_TEXT = 1 << 18  # characters of a script, and of all that it evaluates
 _MOST_OPENED = 64  # blocks that begin in one command
 _MOST_ITEMS = 5000  # of one array
 _MOST_EVALS = 4  # inside one another
+_SHELL = re.compile(r"(^|/)(ba|z|k|da)?sh$")
+_FLAG = re.compile(r"-[a-z]*c")
+# What Slurm sets from the directives of a script.
+_SLURM = {
+    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
+    "ntasks_per_node": ("SLURM_NTASKS_PER_NODE",),
+    "gpus_per_node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
+}
 _AN_OPTION = re.compile(r"(?:^|\s)(?:--[a-z][\w.-]*(?:=|\s)|'?\+{0,2}[a-z]\w*\.[\w.]+=)")
 _A_START = re.compile(
     r"^[ \t]*(?:\w+=\S*[ \t]+)*"
@@ -90,6 +100,7 @@ class _Script:
         self.succeeds = False  # whether the last command cannot fail
         self.slurm: dict[str, int] = {}
         self.notes: list[str] = []
+        self.outer: list[Item] = []  # what stands before the text that is read
         self.evals = 0  # how many stand inside one another
         self.evaluated = 0  # characters
 
@@ -101,8 +112,13 @@ class _Script:
         """`#SBATCH --nodes=4`, which says how many ranks there will be."""
         for option, value in re.findall(r"(?:--?)([\w-]+)[= ]\s*(\S+)", rest):
             name = SHORT.get(f"-{option}", option).replace("-", "_")
-            if name in ("nodes", "ntasks", "ntasks_per_node", "gpus_per_node") and value.split(":")[-1].isdigit():
+            if name == "gres" and value.startswith("gpu"):
+                name = "gpus_per_node"
+            if name in _SLURM and value.split(":")[-1].isdigit():
                 self.slurm[name] = int(value.split(":")[-1][:18])
+                for variable in _SLURM[name]:
+                    held = mark("\2", f"#SBATCH {variable} {line}") + str(self.slurm[name])
+                    self.variables.write(variable, Value([Item(held, line)]))
 
     def command(self, words: list[Word]) -> None:
         """One simple command: it sets variables, opens or closes a branch, or starts something."""
@@ -173,7 +189,7 @@ class _Script:
         first = rest[0].text
         self.succeeds = first in _SURE
         if first in ("source", ".") and len(rest) > 1:
-            self.notes.append(f"line {rest[0].line} runs another script, which is not read: {shown(raw(rest[1]))}")
+            self.notes.append(said("unread.script", line=rest[0].line, script=shown(raw(rest[1]))))
         elif first == "let":
             for word in rest[1:]:
                 self._calculate(raw(word), word.line)
@@ -187,8 +203,8 @@ class _Script:
             how, names = changed(first, [raw(word) for word in rest[1:]]) if first in SETTING else ("", [])
             for name in names:
                 self._lose(name, how, rest[0].line)
-            if not condition and (not names or first == "eval") and may_start(rest):
-                items = [item for word in rest for item in self.variables.expand(word)]
+            if not condition and (not names or first == "eval") and may_start(rest) and not self._shell(rest):
+                items = [*self.outer, *self._filled(rest)]
                 self._quoted(items)
                 self.launches.add(items)
 
@@ -200,16 +216,18 @@ class _Script:
 
     def _evaluate(self, words: list[Word], condition: bool) -> bool:
         """Read the text of an `eval` as commands; False where it is nested too deep or too long for that."""
-        line = words[0].line
-        text = " ".join(self.variables.fill(word) for word in words[1:])
+        return not condition and self._read(" ".join(map(self.variables.fill, words[1:])), words[0].line)
+
+    def _read(self, text: str, line: int) -> bool:
+        """Read the commands of a text, all of which stand on one line; False where that is too much."""
         self.evaluated += len(text)
-        if condition or self.evals == _MOST_EVALS or self.evaluated > _MOST_TEXT:
+        if self.evals == _MOST_EVALS or self.evaluated > _MOST_TEXT:
             return False
         self.evals += 1
         depth = len(self.blocks)
         for place, inner in enumerate(commands(text)):
             if not place:
-                inner[0].after = "|"  # it runs if the eval does
+                inner[0].after = "|"  # it runs if the whole does
             for word in inner:
                 word.line = line
             self.command(inner)
@@ -218,16 +236,24 @@ class _Script:
         self.evals -= 1
         return True
 
+    def _shell(self, words: list[Word]) -> bool:
+        """Read `srun … bash -c TEXT`: what TEXT starts has the words before it as well.  False without such a text."""
+        for place, (shell, flag, text) in enumerate(zip(words, words[1:], words[2:])):
+            if _SHELL.search(shell.text) and _FLAG.fullmatch(flag.text):
+                before, self.outer = self.outer, [*self.outer, *self._filled(words[:place])]
+                read = self._read(self.variables.fill(text), text.line)
+                self.outer = before
+                return read
+        return False
+
+    def _filled(self, words: list[Word]) -> list[Item]:
+        return [item for word in words for item in self.variables.expand(word)]
+
     def _quoted(self, items: list[Item]) -> None:
-        """A note on `bash -c "torchrun …"`, whose words are one word here."""
+        """A note on `torchrun …` in quotes behind something that is not known to run it."""
         for before, item in pairwise(items):
-            if not before.held.endswith("c") and before.held != "eval":
-                continue
-            if (re.fullmatch(r"-[a-z]*c", before.text) or before.text == "eval") and _A_COMMAND.search(item.text):
-                self.notes.append(
-                    f"line {item.line} starts a command in quotes, which is not looked into:"
-                    f" {shown(item.text[:80])}; give that command itself"
-                )
+            if (_FLAG.fullmatch(before.text) or before.text == "eval") and _A_COMMAND.search(item.text):
+                self.notes.append(said("noted.quoted", line=item.line, command=shown(item.text[:80])))
 
     # What the script sets
 
@@ -293,7 +319,7 @@ class _Script:
             items = [item for word in values for item in self.variables.expand(word)]
             if len(items) > _MOST_ITEMS:
                 self.notes.append(
-                    f"line {values[0].line} sets {name} to {len(items):,} words, of which {_MOST_ITEMS:,} are read"
+                    said("unread.items", line=values[0].line, name=name, count=len(items), most=_MOST_ITEMS)
                 )
             value = items[:_MOST_ITEMS]
             grown = held.grown(value, glued=not listed and held.single) if held is not None and adds else Value(value)

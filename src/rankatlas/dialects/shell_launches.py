@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rankatlas.catalogue import said
 from rankatlas.dialects.given import Given, nested
-from rankatlas.dialects.launch_options import OPTION, Item, elastic, options, world_of_launcher
+from rankatlas.dialects.launch_options import OPTION, Item, elastic, options, waiting, world_of_launcher
 from rankatlas.dialects.literals import value_of
 from rankatlas.dialects.shell_values import has_variable
 from rankatlas.dialects.shell_words import Word
@@ -54,8 +55,7 @@ class Launches:
         if not bare and not any(map(LAUNCHERS.search, texts)):
             return
         if len(items) > _MOST_OPTIONS:
-            told = f"line {items[0].line} has {len(items):,} words, of which the first {_MOST_OPTIONS:,} are read"
-            self.notes.append(told)
+            self.notes.append(said("unread.words", line=items[0].line, count=len(items), most=_MOST_OPTIONS))
             items = items[:_MOST_OPTIONS]
         launch = _launch(items)
         if not launch.lines:
@@ -83,13 +83,11 @@ class Launches:
             return Given({}, source=source, kind="script", notes=notes)
         values, lines, unresolved, origins, loose = self._last
         if self._count > 1:
-            notes.append(f"{self._count} commands have options; the last one, on line {min(lines.values())}, is read")
+            notes.append(said("noted.commands", count=self._count, line=min(lines.values())))
         inside = {name for names in unresolved.values() for name in names}
         for wait, line in loose.items():
             if wait not in inside:
-                notes.append(
-                    f"what {wait} adds to the options on line {line} is not known; --set {wait.split(',')[0]}=… says it"
-                )
+                notes.append(said("noted.options", wait=waiting(wait), line=line, name=wait.split(",")[0]))
         rest = {name: text for name, text in sets.items() if name not in used}
         own = {name: value_of(text) for name, text in rest.items()}
         unresolved = {name: waits for name, waits in unresolved.items() if name not in own}

@@ -151,7 +151,7 @@ class Variables:
             raise UnknownError((what if len(what) < 40 else f"{what[:40]}…",))
         if what in self.sets:
             self.used.add(what)
-            return mark("\2", f"given: --set {what}") + self.sets[what]
+            return mark("\2", what) + self.sets[what]
         value = self._held.get(what)
         if value is not None:
             if value.size > _MOST_EXPANDED:
@@ -188,7 +188,7 @@ def default(name: str, fallback: str, line: int) -> str:
     """The text of `${NAME:-fallback}` where NAME is not set."""
     if "$" in fallback or "`" in fallback:
         return mark("\0", name)
-    return mark("\2", f"default of ${{{name}}}, line {line}") + fallback.strip("\"'")
+    return mark("\2", f"{name} {line}") + fallback.strip("\"'")
 
 
 def has_variable(word: Word) -> bool:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from rankatlas.catalogue import said
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.picking import divides, not_understood, numbers, refuse_unresolved, world_needed, world_of
 from rankatlas.job import Fact, Job
 
-DEFAULT = "default of torchtitan 0.3"
+DEFAULT = said("default.of", name="torchtitan 0.3")
 # Axis → where its degree stands, newest first.
 _DEGREES = MappingProxyType(
     {
@@ -78,7 +79,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         raise world_needed(given, "a torchtitan configuration, settings")
     settled = resolve(sizes, world, origins={axis: facts[axis].origin for axis in _AXES if sizes[axis]})
     if sizes["dp_shard"] is None:
-        facts["dp_shard"] = Fact("dp_shard", settled["dp_shard"], f"inferred from world {world}")
+        facts["dp_shard"] = Fact("dp_shard", settled["dp_shard"], said("inferred.world", world=world))
     dense = Mesh.from_axes([(axis, settled[axis]) for axis in _AXES])
     layout: Mesh | Atlas = dense
     used = list(_AXES)
@@ -125,9 +126,9 @@ def _fused(sizes: dict[str, int]) -> list[Fact]:
     """The meshes torchtitan names that are several of these axes together."""
     batch = sizes["dp_replicate"] * sizes["dp_shard"]
     return [
-        Fact("batch", batch, "the group over dp_replicate and dp_shard"),
-        Fact("loss", batch * sizes["cp"], "the group over dp_replicate, dp_shard and cp"),
-        Fact("fsdp", sizes["dp_shard"] * sizes["cp"], "the group over dp_shard and cp"),
+        Fact("batch", batch, said("group.over", axes=("dp_replicate", "dp_shard"))),
+        Fact("loss", batch * sizes["cp"], said("group.over", axes=("dp_replicate", "dp_shard", "cp"))),
+        Fact("fsdp", sizes["dp_shard"] * sizes["cp"], said("group.over", axes=("dp_shard", "cp"))),
     ]
 
 
@@ -137,18 +138,24 @@ def _settings(given: Given, sizes: dict[str, int]) -> tuple[list[Fact], list[str
     batch = sizes["dp_replicate"] * sizes["dp_shard"]
     micro, whole = found.get("micro_batch"), found.get("global_batch")
     if whole is None and micro is not None:
-        found["global_batch"] = Fact("global_batch", micro.value * batch, f"{DEFAULT}: local batch × batch mesh")
+        found["global_batch"] = Fact("global_batch", micro.value * batch, said("default.local_batch", default=DEFAULT))
     elif whole is not None and micro is not None and whole.value % (micro.value * batch) == 0:
         steps = whole.value // (micro.value * batch)
-        found["accumulation"] = Fact("accumulation", steps, "global batch ÷ (local batch × batch mesh)")
+        found["accumulation"] = Fact("accumulation", steps, said("computed.local_accumulation"))
     if sizes["dp_shard"] * sizes["cp"] > 1:
-        found["zero_stage"] = Fact("zero_stage", 3, "fsdp mesh above 1")
-        found["fsdp"] = Fact("fsdp", "FSDP2" if sizes["dp_replicate"] == 1 else "HSDP", "fsdp mesh above 1")
+        found["zero_stage"] = Fact("zero_stage", 3, said("because.fsdp_mesh"))
+        found["fsdp"] = Fact("fsdp", "FSDP2" if sizes["dp_replicate"] == 1 else "HSDP", said("because.fsdp_mesh"))
     if sizes["cp"] > 1:
         balancer = given.at("parallelism.context_parallel_load_balancer")
         off = "context_parallel_load_balancer" in given.part("parallelism") and balancer is None
         split = "contiguous" if off else "balanced"
         found["cp_split"] = Fact("cp_split", split, given.origin("parallelism.context_parallel_load_balancer"))
+    if sizes["tp"] > 1 and given.at("parallelism") is not None:
+        path = "parallelism.enable_sequence_parallel"
+        on = given.flag(path)
+        found["sequence_parallel"] = Fact(
+            "sequence_parallel", on is not False, DEFAULT if on is None else given.origin(path)
+        )
     precision = given.at("training.mixed_precision_param")
     if precision in ("bfloat16", "float32", "float16"):
         short = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}[precision]
@@ -166,8 +173,5 @@ def _notes(given: Given, facts: dict[str, Fact]) -> list[str]:
         known = [path.partition(".")[2] for path in LAYOUT if path.startswith(f"{section}.")]
         notes += not_understood(inner, known, before=f"{section}.")
     if facts["etp"].value > 1 and facts["ep"].value > 1:
-        notes.append(
-            f"expert_tensor_parallel_degree={facts['etp'].value} is of releases before 0.3, whose sparse mesh has one"
-            " axis more; it was left out"
-        )
+        notes.append(said("unread.etp", etp=facts["etp"].value))
     return notes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rankatlas.catalogue import said
 from rankatlas.core import Atlas, Mesh
 from rankatlas.dialects import megatron
 from rankatlas.dialects.given import Given
@@ -16,7 +17,7 @@ from rankatlas.dialects.rollouts import rollout_size, told_facts, with_rollout
 from rankatlas.errors import SourceError, shown
 from rankatlas.job import Fact, Job
 
-DEFAULT = "default of verl 0.9"
+DEFAULT = said("default.of", name="verl 0.9")
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 # Axis of an engine → where its size stands, and verl's default.
 _ENGINE = {
@@ -55,7 +56,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         )
     world, origin, notes = world_of(given, world_size, ("*".join(_WORLD),))
     if world is None and given.at("trainer.n_gpus_per_node") is not None and given.at("trainer.nnodes") is None:
-        world, origin = given.size("trainer.n_gpus_per_node"), f"{_WORLD[0]}, on 1 node ({DEFAULT})"
+        world, origin = given.size("trainer.n_gpus_per_node"), said("verl.one_node", key=_WORLD[0], default=DEFAULT)
     if world is None:
         raise world_needed(given, "settings of verl")
     train = _train(given, world)
@@ -78,7 +79,8 @@ def _size(given: Given, name: str, path: str, default: int) -> Fact:
     size = given.size(path)
     if size is None:
         return Fact(name, default, DEFAULT)
-    return Fact(name, size, given.origin(path) + (", which is verl's default" if size == default > 1 else ""))
+    origin = given.origin(path)
+    return Fact(name, size, said("verl.default", origin=origin) if size == default > 1 else origin)
 
 
 def _train(given: Given, world: int) -> Job:
@@ -93,14 +95,14 @@ def _train(given: Given, world: int) -> Job:
     size = given.size(_FSDP)
     whole = size is None or size >= world
     shard = world if whole or size is None else size
-    divides("fsdp_size", shard, world, "the world")
-    told = given.origin(_FSDP) if not whole else f"inferred from world {world}"
-    facts = [Fact("ddp", world // shard, f"inferred from world {world}"), Fact("fsdp", shard, told)]
+    divides("fsdp_size", shard, world, said("ranks.world"))
+    told = given.origin(_FSDP) if not whole else said("inferred.world", world=world)
+    facts = [Fact("ddp", world // shard, said("inferred.world", world=world)), Fact("fsdp", shard, told)]
     mesh = Mesh(fsdp=world) if whole else Mesh(dp_replicate=world // shard, fsdp=shard)
     facts = (
         facts[1:]
         if whole
-        else [Fact("dp_replicate", facts[0].value, f"{facts[0].origin}; verl calls it ddp"), facts[1]]
+        else [Fact("dp_replicate", facts[0].value, said("verl.ddp", origin=facts[0].origin)), facts[1]]
     )
     return Job(
         mesh,
@@ -120,7 +122,7 @@ def _layout(given: Given, train: Job, engine: dict[str, Fact], world: int) -> tu
         isinstance(size, int) and not isinstance(size, bool) and 0 < size < _MOST for size in separate
     ):
         ranks, first = separate[0] * separate[1], world
-        notes.append(f"the rollout has {ranks} ranks of its own, numbered from {first} on")
+        notes.append(said("noted.rollout", ranks=ranks, first=first))
     path = _ENGINE["rollout_tp"][0]
     count = rollout_size(path, engine, ranks)
     tensor = engine["rollout_tp"].value * engine["rollout_dp"].value
@@ -128,13 +130,13 @@ def _layout(given: Given, train: Job, engine: dict[str, Fact], world: int) -> tu
     atlas = with_rollout(train.layout, rollout)
     sequence = next((given.size(path) for path in _ULYSSES if given.size(path)), None) or 1
     if sequence > 1 and isinstance(train.layout, Mesh):
-        divides("sp", sequence, world, "the world")
+        divides("sp", sequence, world, said("ranks.world"))
         name = next(path for path in _ULYSSES if given.size(path))
         facts.append(Fact("sp", sequence, given.origin(name)))
         charts = {"train": train.layout, "ulysses": Mesh(dp=world // sequence, sp=sequence), "rollout": rollout}
         atlas = Atlas.from_charts(charts)
     if engine["rollout_dp"].value > 1:
-        notes.append("tp of the rollout holds its tensor and its data ranks together, as verl's mesh does")
+        notes.append(said("noted.rollout_tp"))
     return atlas, notes, facts
 
 

@@ -72,6 +72,7 @@ _MEGATRON = MappingProxyType(
     {
         "global_batch": "global-batch-size", "micro_batch": "micro-batch-size", "sequence_length": "seq-length",
         "layers": "num-layers", "heads": "num-attention-heads", "hidden": "hidden-size", "ffn": "ffn-hidden-size",
+        "head_size": "kv-channels",
         "vocab": "vocab-size", "vocab_multiple": "make-vocab-size-divisible-by", "experts": "num-experts",
         "expert_ffn": "moe-ffn-hidden-size", "virtual_stages": "num-virtual-stages-per-pipeline-rank",
         "first_stage_layers": "decoder-first-pipeline-num-layers",
@@ -132,6 +133,8 @@ def _options(job: Job) -> tuple[list[str], list[str]]:
         del held["zero_stage"]
     if held.get("recompute") in ("full", "selective"):
         lines.append(f"--recompute-granularity {held.pop('recompute')}")
+    lines += ["--sequence-parallel"] if held.pop("sequence_parallel", False) else []
+    lines += ["--disable-bias-linear"] if held.pop("linear_bias", True) is False else []
     if job.seed is not None:
         lines.append(f"--seed {job.seed}")
     held.pop("accumulation", None)  # follows from the batches
@@ -186,6 +189,8 @@ def _paddle(job: Job) -> Written:
     held.update({key: settings.pop(name) for name, key in _PADDLE.items() if name in settings})
     if settings.get("precision") in ("bf16", "fp16"):
         held[settings.pop("precision")] = True
+    if settings.pop("sequence_parallel", False):
+        held["sequence_parallel"] = True
     if job.seed is not None:
         held["seed"] = job.seed
     settings.pop("global_batch", None)  # follows from the others

@@ -6,6 +6,7 @@ from collections import namedtuple
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from rankatlas.catalogue import said
 from rankatlas.core.border import as_int
 from rankatlas.core.sizes import checked_size, resolve
 from rankatlas.errors import ArgumentsError, shown
@@ -184,7 +185,7 @@ def flag(args: object, name: str) -> bool:
         return value.strip().lower() == "true"
     if type(value).__name__ in ("bool", "bool_", "int") and value in (0, 1):  # numpy has bools of its own
         return bool(value)
-    raise ArgumentsError(f"{name} is true or false, not {shown(value)}", names=(name,))
+    raise ArgumentsError(said("refused.flag", name=name, value=shown(value)), names=(name,))
 
 
 def _check(args: object, release: str) -> None:
@@ -219,8 +220,7 @@ def _settled(args: object, world_size: int, release: str, auto_parallel: bool) -
     unset = _open_axis(args, release, degrees)
     if unset == "sharding" and degrees.get("dp", 1) > 1:
         raise ArgumentsError(
-            f"with sharding on and its degree not set, sharding takes every rank the model axes leave, so"
-            f" {origins['dp']}={degrees['dp']} cannot hold; set the sharding degree as well",
+            said("refused.data_beside_sharding", name=origins["dp"], size=degrees["dp"]),
             names=(origins["dp"], "sharding"),
         )
     sizes = {axis: None if axis == unset else degrees.get(axis, 1) for axis in AXES}
@@ -249,7 +249,7 @@ def _given(args: object, release: str) -> tuple[dict[str, int], dict[str, str]]:
             checked_size(key, degree)
             if degrees.setdefault(axis, degree) != degree:
                 raise ArgumentsError(
-                    f"{origins[axis]}={degrees[axis]} and {key}={degree} set the same axis; keep one of them",
+                    said("refused.twice", name=origins[axis], size=degrees[axis], other=key, other_size=degree),
                     names=(origins[axis], key),
                 )
             origins.setdefault(axis, key)
@@ -276,7 +276,7 @@ def _sharding_on(args: object, release: str) -> bool:
     unknown = [option for option in options if option not in (*_STAGES, "offload")]
     if unknown or len(stages) > 1 or (options and not stages):
         raise ArgumentsError(
-            f"sharding is one of {', '.join(_STAGES)}, with offload or without, or empty; got {shown(given)}",
+            said("refused.sharding", stages=_STAGES, given=shown(given)),
             names=("sharding",),
         )
     return bool(stages)
@@ -289,7 +289,7 @@ def _order_name(args: object, release: str, auto_parallel: bool) -> str:
         return default
     if not isinstance(name, str) or name not in ORDERS:
         raise ArgumentsError(
-            f"hybrid_parallel_topo_order must be {' or '.join(ORDERS)} (default {default}); got {shown(name)}",
+            said("refused.topo_order", names=tuple(ORDERS), default=default, given=shown(name)),
             names=("hybrid_parallel_topo_order",),
         )
     return name

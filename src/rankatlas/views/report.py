@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any
 from unicodedata import east_asian_width
 
-from rankatlas.checks import Finding, Numbers, codes, page_words, words
+from rankatlas.catalogue import codes, in_language, page_words, words
+from rankatlas.checks import Finding, Numbers
 from rankatlas.checks.layers import split_of
 from rankatlas.checks.nodes import crossings
 from rankatlas.checks.tensor import padded_vocabulary
@@ -49,6 +50,12 @@ def report(
     return facts
 
 
+def translated(facts: dict[str, Any], lang: str) -> dict[str, Any]:
+    """The facts of a page with the origins of values and the notes of readers told in a language."""
+    rows = [{**row, "origin": in_language(row["origin"], lang)} for row in facts["understood"]]
+    return {**facts, "understood": rows, "notes": [in_language(note, lang) for note in facts["notes"]]}
+
+
 def _understood(numbers: Numbers, charts: dict[str, Mesh]) -> list[dict[str, Any]]:
     """Every axis of every chart, then every setting, with where each came from."""
     roles = {axis: role for role, axes in numbers.axes.items() for axis in axes}
@@ -58,7 +65,9 @@ def _understood(numbers: Numbers, charts: dict[str, Mesh]) -> list[dict[str, Any
             name = f"{chart}.{axis}" if chart else axis
             origin = numbers.told(name, axis, roles.get(axis, axis))
             rows.append({"name": name, "value": size, "origin": origin})
-    layout = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "edp", "rollout_world")
+    if "world" in numbers.origins:  # something else than the axes says how many ranks there are
+        rows.append({"name": "world", "value": numbers["world"], "origin": numbers.origins["world"]})
+    layout = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "edp", "rollout_world", "other", "replicas")
     shown = [fact for name, fact in numbers.facts.items() if name not in layout]
     return rows + [{"name": fact.name, "value": fact.value, "origin": fact.origin} for fact in shown]
 
@@ -141,6 +150,9 @@ def finding_lines(findings: list[dict[str, Any]], lang: str = "en") -> list[str]
             first, *rest = _pasted(fix["lines"])
             lines.append("  " + word.format(text=first))
             lines += [f"       {line}" for line in rest]
+        for fix in finding.get("tried", ()):
+            text = "  ".join(_pasted(fix["lines"]))
+            lines.append("  " + page_words("tried", lang).format(text=text, codes=", ".join(fix["brings"])))
         if not finding["fixes"]:
             lines.append("  " + page_words("do", lang).format(text=words(finding["code"], lang)["do"]))
         lines.append("")
