@@ -1,5 +1,7 @@
 """Clusters: which rank is where, which groups leave a node, and how hosts are written."""
 
+from itertools import islice
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -193,3 +195,23 @@ def test_natural_order_is_the_order_of_the_numbers(numbers):
 def test_names_in_brackets_keep_their_zeros():
     assert expand("x[08-11]") == ["x08", "x09", "x10", "x11"]
     assert expand("plain") == ["plain"]
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=2, max_size=4),
+    st.one_of(st.integers(1, 9), st.lists(st.integers(1, 6), min_size=1, max_size=5)),
+    st.integers(0, 3),
+)
+def test_the_groups_that_leave_are_those_with_members_on_several_nodes(sizes, nodes, first):
+    mesh = Mesh.from_axes([(f"a{place}", size) for place, size in enumerate(sizes)], first_rank=first)
+    last = first + mesh.world_size
+    cluster = Cluster.of(-(-last // nodes), nodes) if isinstance(nodes, int) else Cluster(nodes * last)
+    for axis in mesh.axes:
+        leaving = [group.index for group in mesh.groups(axis) if len({cluster.node(rank) for rank in group.ranks}) > 1]
+        assert list(crossing(mesh, axis, cluster).indices()) == leaving
+
+
+def test_the_first_groups_that_leave_are_found_at_once_in_any_world():
+    mesh = Mesh(pp=16, dp=2**33, tp=8)
+    found = crossing(mesh, "dp", Cluster.of(2**37, 8)).indices()
+    assert list(islice(found, 64)) == list(range(64))

@@ -100,6 +100,14 @@ class Cluster:
             return [self.even] * self.nodes
         return [end - begin for begin, end in zip(self._starts, [*self._starts[1:], self.slots])]
 
+    def border_after(self, rank: int) -> int | None:
+        """The first rank of the next node, None on the last one.  Cost: as `node`."""
+        if self.even:
+            border = (rank // self.even + 1) * self.even
+            return border if border < self.slots else None
+        place = bisect_right(self._starts, rank)
+        return self._starts[place] if place < len(self._starts) else None
+
     def borders(self, first: int, last: int) -> Iterator[int]:
         """The first ranks of all nodes that lie after `first` and up to `last`, ascending.  Cost: O(1) each."""
         if self.even:
@@ -188,12 +196,27 @@ class Crossing:
         self.most_nodes = 1 if self.first is None else self._nodes(self.first)
 
     def indices(self) -> Iterator[int]:
-        """The numbers of the groups that leave a node, ascending and made as they are asked for."""
-        done = 0
-        for border in self.cluster.borders(self.mesh.first_rank, self.mesh.first_rank + self.mesh.world_size - 1):
-            begin, end = _before(self, border)
-            yield from range(max(begin, done), end)
-            done = max(done, end)
+        """The numbers of the groups that leave a node, ascending and made as they are asked for.
+
+        Cost: O(1) each where a group that leaves is near; nodes between two of them are passed one by one.
+        """
+        stride = self.mesh.stride(self.axis)
+        block = stride * self.mesh.size(self.axis)
+        index = 0
+        while index < self.groups:
+            number, place = divmod(index, stride)
+            first = self.mesh.first_rank + number * block + place
+            border = self.cluster.border_after(first)
+            if border is None:
+                return
+            short = border - (first + block - stride)  # by how many ranks the last member stays before it
+            if short <= 0:
+                yield index
+                index += 1
+            elif place + short < stride:
+                index += short
+            else:  # no group of this block reaches it
+                index = (number + 1) * stride
 
     def _nodes(self, index: int) -> int:
         ranks = self.mesh.groups(self.axis)[index].ranks
