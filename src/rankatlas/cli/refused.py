@@ -16,7 +16,7 @@ from rankatlas.views.report import report
 _OF_ANY_WORLD = ("RA103", "RA104", "RA105", "RA106", "RA12", "RA130", "RA131", "RA14", "RA18")
 _OF_THE_HELP = "the source is of "
 # What a message says that is about our reading: another format, or a layout no mesh can show.
-_OURS = ("--from", "describe the job as", "no axis of one mesh")
+_OURS = ("--from", "describe the job as", "no axis of one mesh", "later releases give")
 _OF_A_LAYOUT = ("inferred from world", "data size", "batch mesh")  # origins of what only a layout has
 _LAID_OVER = ("ep", "rollout_tp")  # sizes over ranks that the layout has without them
 
