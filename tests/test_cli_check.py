@@ -355,6 +355,12 @@ class TestTrainingArguments:
         answer = self.check(run, tmp_path, context_parallel_degree=2, tensor_parallel_degree=2)
         assert (answer.code, answer.out) == (2, "")
 
+    def test_a_context_axis_that_stops_the_trainer_is_a_finding(self, run, tmp_path):
+        answer = self.check(run, tmp_path, context_parallel_size=2, tensor_model_parallel_size=2, sharding="stage1")
+        assert answer.code == 1
+        assert "error RA108" in answer.out
+        assert "get_context_parallel_world_size" in answer.out
+
     def test_a_default_that_decides_who_reads_data(self, run, tmp_path):
         answer = self.check(
             run, tmp_path, tensor_model_parallel_size=2, data_parallel_random_init=False, sep_parallel_size=1

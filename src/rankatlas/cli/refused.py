@@ -17,7 +17,7 @@ from rankatlas.views.report import report
 # What a look at another world than the one asked for can still say: it depends on no data size.
 _OF_ANY_WORLD = ("RA103", "RA104", "RA105", "RA106", "RA12", "RA130", "RA131", "RA14", "RA18")
 # What a message says that is about our reading: another format, or a layout no mesh can show.
-_OURS = ("--from", "describe the job as", "no axis of one mesh")
+_OURS = ("--from", "describe the job as", "no axis of one mesh", "later releases give")
 _OF_A_LAYOUT = ("inferred from world", "data size", "batch mesh")  # origins of what only a layout has
 _OF_THE_HELP = ("world.other", "noted.etp")  # notes on the world that a source was read for
 _SIZES = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "rollout_tp")

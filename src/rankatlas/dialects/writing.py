@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from rankatlas.checks.numbers import Numbers
-from rankatlas.checks.spelling import lines as spelled
+from rankatlas.checks.keys import KEYS
 from rankatlas.core import Atlas, Mesh
 from rankatlas.dialects import megatron, own, paddle
 from rankatlas.dialects.given import Given
+from rankatlas.dialects.megatron_options import option, options_of
 from rankatlas.dialects.roles import charts_of, in_roles, joined
 from rankatlas.dialects.scripts import read_script
 from rankatlas.errors import LayoutChangeError, shown
@@ -29,7 +30,8 @@ class Written(NamedTuple):
 def write_config(job: Job, to: str) -> Written:
     """`job` in the words of `to`: rankatlas (YAML), megatron (options) or paddle (arguments of PaddleFormers as JSON).
 
-    The text is read again, and its groups are those of `job`.  Cost: O(axes).
+    The text is read again: its groups are those of `job`, and what it does not say of the settings is a loss.
+    Cost: O(axes).
     Raises LayoutChangeError (a layout that the target cannot express; the message names the axis or the order).
 
     >>> print(write_config(Job(Mesh(pp=2, dp=2, tp=2), format="notation", source=""), "megatron").text)
@@ -68,17 +70,6 @@ def _own(job: Job) -> Written:
     )
 
 
-_MEGATRON = MappingProxyType(
-    {
-        "global_batch": "global-batch-size", "micro_batch": "micro-batch-size", "sequence_length": "seq-length",
-        "layers": "num-layers", "heads": "num-attention-heads", "hidden": "hidden-size", "ffn": "ffn-hidden-size",
-        "head_size": "kv-channels",
-        "vocab": "vocab-size", "vocab_multiple": "make-vocab-size-divisible-by", "experts": "num-experts",
-        "expert_ffn": "moe-ffn-hidden-size", "virtual_stages": "num-virtual-stages-per-pipeline-rank",
-        "first_stage_layers": "decoder-first-pipeline-num-layers",
-        "last_stage_layers": "decoder-last-pipeline-num-layers",
-    }
-)  # fmt: skip
 _DATA = MappingProxyType({"sharding": "dp"})
 
 
@@ -94,69 +85,21 @@ def _megatron(job: Job) -> Written:
             "this order cannot be written for megatron, whose axes are pp, dp, cp, tp outer → inner, or dp, pp,"
             f" cp, tp with --use-tp-pp-dp-mapping\n  layout: {dense_mesh}"
         )
-    lines = [f"--tensor-model-parallel-size {sizes.get('tp', 1)}"]
-    lines += [f"--pipeline-model-parallel-size {sizes['pp']}"] if "pp" in sizes else []
-    lines += [f"--context-parallel-size {sizes['cp']}"] if "cp" in sizes else []
+    lines = option("tp", sizes.get("tp", 1))
+    lines += [line for axis in ("pp", "cp") if axis in sizes for line in option(axis, sizes[axis])]
     lines += ["--use-tp-pp-dp-mapping"] if order != straight else []
     if expert_mesh is not None:
         names = {"dp": "edp", "sharding": "edp", "tp": "etp"}
         expert = dict(joined(in_roles(expert_mesh, "megatron", ("pp", "dp", "edp", "ep", "etp", "tp")), names))
-        lines.append(f"--expert-model-parallel-size {expert.get('ep', 1)}")
-        lines.append(f"--expert-tensor-parallel-size {expert.get('etp', 1)}")
-    settings, losses = _options(job)
-    lines += settings
+        lines += [line for axis in ("ep", "etp") for line in option(axis, expert.get(axis, 1))]
+    told, reasons = options_of(job, sizes.get("pp", 1), sizes.get("dp", 1))
+    lines += told
     again = megatron.read(read_script(" ".join(lines), "what was written", {}), None, job.layout.world_size)
     _prove(job, again, "megatron")
-    return Written("\n".join(lines), losses)
+    return Written("\n".join(lines), _losses(job, again, reasons, "Megatron's options do not say it"))
 
 
-def _options(job: Job) -> tuple[list[str], list[str]]:
-    """The settings of a job as Megatron's options, and which have none."""
-    held = {name: fact.value for name, fact in job.settings.items()}
-    if "stage_layers" in held:
-        held.pop("virtual_stages", None)  # the picture of the pipeline says it, and both together are refused
-    lines = [f"--{option} {held.pop(name)}" for name, option in _MEGATRON.items() if name in held]
-    for name in ("stage_layers", "layer_split"):
-        told = spelled(Numbers([], format="megatron"), {name: held[name]}) if name in held else []
-        if told:
-            del held[name]
-            lines += told
-    groups = held.pop("kv_heads", None)
-    if groups is not None and groups != job.settings["heads"].value if "heads" in job.settings else groups is not None:
-        lines.append(f"--group-query-attention --num-query-groups {groups}")
-    if held.get("precision") in ("bf16", "fp16"):
-        lines.append(f"--{held.pop('precision')}")
-    elif held.get("precision") == "fp32":
-        del held["precision"]
-    if held.get("zero_stage") == 1:
-        lines.append("--use-distributed-optimizer")
-        del held["zero_stage"]
-    if held.get("recompute") in ("full", "selective"):
-        lines.append(f"--recompute-granularity {held.pop('recompute')}")
-    lines += ["--sequence-parallel"] if held.pop("sequence_parallel", False) else []
-    lines += ["--disable-bias-linear"] if held.pop("linear_bias", True) is False else []
-    if job.seed is not None:
-        lines.append(f"--seed {job.seed}")
-    held.pop("accumulation", None)  # follows from the batches
-    if held.get("cp_split") == "balanced":
-        del held["cp_split"]
-    return lines, [
-        f"{name}={shown(value)} is not written: Megatron's options do not say it" for name, value in held.items()
-    ]
-
-
-_PADDLE = MappingProxyType(
-    {
-        "micro_batch": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps",
-        "sequence_length": "max_seq_len", "virtual_stages": "virtual_pipeline_model_parallel_size",
-    }
-)  # fmt: skip
-_PADDLE_SIZES = MappingProxyType(
-    {
-        "tp": "tensor_model_parallel_size", "pp": "pipeline_model_parallel_size", "sep": "sep_parallel_size",
-        "sharding": "sharding_parallel_size", "dp": "data_parallel_size",
-    }
-)  # fmt: skip
+_PADDLE = ("micro_batch", "accumulation", "sequence_length", "virtual_stages")
 
 
 def _paddle(job: Job) -> Written:
@@ -178,28 +121,39 @@ def _paddle(job: Job) -> Written:
             "this order cannot be written for paddle, whose axes are dp, pp, sharding, sep, mp outer → inner (pp_first)"
             f" or dp, sharding, pp, sep, mp (sharding_first)\n  layout: {mesh}"
         )
-    held: dict[str, Any] = {name: sizes.get(role, 1) for role, name in _PADDLE_SIZES.items()}
-    losses = []
+    keys = KEYS["paddleformers"]
+    held: dict[str, Any] = {keys[role]: sizes.get(role, 1) for role in ("tp", "pp", "sep", "sharding", "dp")}
     settings = {name: fact.value for name, fact in job.settings.items()}
-    stage = settings.pop("zero_stage", None)
+    stage = settings.get("zero_stage")
     held["sharding"] = f"stage{stage or 1}" if sizes.get("sharding", 1) > 1 else ""
-    if stage and not held["sharding"]:
-        losses.append(f"zero_stage={stage} is not written: without a sharding axis PaddleFormers shards nothing")
     held["hybrid_parallel_topo_order"] = fits[-1]
-    held.update({key: settings.pop(name) for name, key in _PADDLE.items() if name in settings})
+    batch, micro = settings.get("global_batch"), settings.get("micro_batch")
+    each = (micro or 1) * sizes.get("dp", 1) * sizes.get("sharding", 1)
+    if batch is not None and micro is not None and batch % each == 0:
+        settings.setdefault("accumulation", batch // each)
+    held.update({keys[name]: settings[name] for name in _PADDLE if name in settings})
     if settings.get("precision") in ("bf16", "fp16"):
-        held[settings.pop("precision")] = True
-    if settings.pop("sequence_parallel", False):
+        held[settings["precision"]] = True
+    if settings.get("sequence_parallel"):
         held["sequence_parallel"] = True
     if job.seed is not None:
         held["seed"] = job.seed
-    settings.pop("global_batch", None)  # follows from the others
-    losses += [
-        f"{name}={shown(value)} is not written: no training argument says it" for name, value in settings.items()
-    ]
     again = paddle.read(Given(held, source="what was written"), "paddleformers-1.2", job.layout.world_size)
     _prove(job, again, "paddle")
-    return Written(json.dumps(held, indent=2), losses)
+    reasons = {"zero_stage": "without a sharding axis PaddleFormers shards nothing"} if not held["sharding"] else {}
+    return Written(json.dumps(held, indent=2), _losses(job, again, reasons, "no training argument says it"))
+
+
+def _losses(job: Job, again: Job, reasons: Mapping[str, str], else_: str) -> list[str]:
+    """Every setting of a job that what was written does not say, or says otherwise."""
+    losses = []
+    for name, fact in job.settings.items():
+        read = again.settings.get(name)
+        if read is not None and read.value == fact.value:
+            continue
+        reason = reasons.get(name) or (else_ if read is None else f"it reads {shown(read.value)} ({read.origin})")
+        losses.append(f"{name}={shown(fact.value)} is not written: {reason}")
+    return losses
 
 
 def _prove(job: Job, again: Job, target: str) -> None:
