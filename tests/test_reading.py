@@ -143,7 +143,8 @@ def test_a_slip_of_the_pen_is_noted(file, key):
 
 def test_what_is_no_slip_is_not_noted(file):
     quiet = {
-        **dict.fromkeys(OTHER_ARGUMENTS, 2), "dp": "a/path", "shardng": None, "sharding_degre": -1, "pp": 1, "tp": True,
+        **dict.fromkeys(OTHER_ARGUMENTS, 2), "sequence_parallel": True,
+        "dp": "a/path", "shardng": None, "sharding_degre": -1, "pp": 1, "tp": True,
         "mp_degree": 2, "seed": 42, "model": "llama", "data": [1, 2], "x" * 10_000: 2,
     }  # fmt: skip
     assert read_config(file(quiet), world_size=8).notes == ()

@@ -68,9 +68,45 @@ class TestLaunchers:
             words = f"torchrun --nproc_per_node 8 x.py --num-layers 8 --tensor-model-parallel-size 2 {end}"
             assert read_config(words).layout.size("tp") == 2
 
-    def test_a_command_in_quotes(self):
-        with pytest.raises(SourceError, match="in quotes, which is not looked into"):
-            read_config('srun -N 2 bash -c "torchrun --nproc_per_node 8 x.py --tensor-model-parallel-size 2"')
+    @pytest.mark.parametrize(
+        ("script", "sizes"),
+        [
+            ('srun -N 2 bash -c "torchrun --nnodes 2 --nproc_per_node 8 x.py --tensor-model-parallel-size 2"', (16, 2)),
+            ("TP=4\nsrun sh -c 'torchrun --nproc_per_node 8 x.py --tensor-model-parallel-size $TP'", (8, 4)),
+            (
+                'RUN="torchrun --nproc_per_node $GPUS --nnodes $NODES"\nGPUS=8 NODES=3\n'
+                'RUN="torchrun --nproc_per_node $GPUS --nnodes $NODES"\n'
+                'ARGS="--tensor-model-parallel-size 8 --num-layers 8"\nexport CMD=" `pwd`/pretrain.py $ARGS"\n'
+                'srun --wait=60 bash -c "$RUN --node_rank \\$SLURM_PROCID $CMD" 2>&1 | tee log',
+                (24, 8),
+            ),
+            ("srun --ntasks-per-node=8 -N 2 bash -lc 'cd /x; python x.py --tensor-model-parallel-size 4'", (16, 4)),
+            ("""bash -c "bash -c 'torchrun --nproc_per_node 8 x.py --tensor-model-parallel-size 2'\"""", (8, 2)),
+            (
+                "#!/bin/bash\n#SBATCH --nodes=48\n#SBATCH --gres=gpu:8\nNNODES=$SLURM_NNODES\n"
+                "torchrun --nnodes $NNODES --nproc_per_node $SLURM_GPUS_ON_NODE x.py --tensor-model-parallel-size 4",
+                (384, 4),
+            ),
+        ],
+    )
+    def test_a_command_in_quotes_is_read_as_its_shell_would(self, tmp_path, script, sizes):
+        path = tmp_path / "run.sh"
+        path.write_text("#!/bin/bash\n" + script, encoding="utf-8")
+        layout = read_config(str(path), "megatron").layout
+        assert (layout.world_size, layout.size("tp")) == sizes
+
+    def test_what_a_quoted_command_sets_stays_in_it(self, tmp_path):
+        path = tmp_path / "run.sh"
+        words = "python x.py --tensor-model-parallel-size $TP --nproc_per_node 8"
+        path.write_text(f"#!/bin/bash\nTP=2\nbash -c 'TP=4; cd x; python x.py'\n{words}", encoding="utf-8")
+        assert read_config(str(path), "megatron", world_size=8).layout.size("tp") == 2
+
+    def test_the_number_of_nodes_is_from_the_directive(self, tmp_path):
+        path = tmp_path / "run.slurm"
+        words = "python x.py --tensor-model-parallel-size $SLURM_NTASKS_PER_NODE"
+        path.write_text(f"#!/bin/bash\n#SBATCH --ntasks-per-node=4\n{words}", encoding="utf-8")
+        job = read_config(str(path), "megatron", world_size=8)
+        assert {fact.name: fact.origin for fact in job.facts}["tp"] == "SLURM_NTASKS_PER_NODE of #SBATCH, line 2"
 
     def test_hydra_words_alone_are_a_command_line(self):
         words = "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.tensor_model_parallel_size=2"
@@ -269,4 +305,4 @@ class TestBounds:
 
     def test_more_words_than_are_read(self):
         given = read_script("python t.py " + "--x 1 " * 4000, "x", {})
-        assert any("8,002 words, of which the first 5,000 are read" in note for note in given.notes)
+        assert any("8002 words, of which the first 5000 are read" in note for note in given.notes)

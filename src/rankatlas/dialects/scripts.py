@@ -203,7 +203,9 @@ class _Script:
             how, names = changed(first, [raw(word) for word in rest[1:]]) if first in SETTING else ("", [])
             for name in names:
                 self._lose(name, how, rest[0].line)
-            if not condition and (not names or first == "eval") and may_start(rest) and not self._shell(rest):
+            if condition or (names and first != "eval") or self._shell(rest):
+                return
+            if may_start(rest):
                 items = [*self.outer, *self._filled(rest)]
                 self._quoted(items)
                 self.launches.add(items)
@@ -241,7 +243,7 @@ class _Script:
         for place, (shell, flag, text) in enumerate(zip(words, words[1:], words[2:])):
             if _SHELL.search(shell.text) and _FLAG.fullmatch(flag.text):
                 before, self.outer = self.outer, [*self.outer, *self._filled(words[:place])]
-                read = self._read(self.variables.fill(text), text.line)
+                read = self._read(f"({self.variables.fill(text)}\n)", text.line)
                 self.outer = before
                 return read
         return False
