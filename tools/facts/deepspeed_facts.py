@@ -2,7 +2,8 @@
 
     python deepspeed_facts.py OUT
 
-A fact's `kind` is "layout" (all about one topology) or "special" (one call, with its answer or error).
+A fact's `kind` is "layout" (all about one topology), "special" (one call, with its answer or error), "ready-made" (an
+order that DeepSpeed writes down) or "dense" (the groups of the topology that it makes of three sizes).
 """
 
 from __future__ import annotations
@@ -125,8 +126,26 @@ def ready_made_facts() -> list[dict[str, Any]]:
     ]
 
 
+def dense_facts(dice: random.Random, count: int) -> list[dict[str, Any]]:
+    """The groups of the topology that its pipeline engine makes of the three sizes."""
+    facts: list[dict[str, Any]] = []
+    while len(facts) < count:
+        sizes = {
+            "num_pp": dice.choice((1, 2, 3, 4)),
+            "num_mp": dice.choice((1, 2, 4)),
+            "num_dp": dice.choice((1, 2, 3, 6)),
+        }
+        topology = peer.PipeModelDataParallelTopology(**sizes)
+        if topology.world_size() > 48:
+            continue
+        lists = {axis: topology.get_axis_comm_lists(axis) for axis in topology.axes}
+        facts.append({"kind": "dense", "world": topology.world_size(), "given": sizes, "comm_lists": lists})
+    return facts
+
+
 def main() -> None:
-    deliver(layout_facts(random.Random(1), 70) + ready_made_facts() + special_facts())
+    facts = layout_facts(random.Random(1), 70) + ready_made_facts() + special_facts()
+    deliver(facts + dense_facts(random.Random(2), 32))
 
 
 if __name__ == "__main__":
