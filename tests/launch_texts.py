@@ -38,6 +38,27 @@ def script(facts):
     return "\n".join(lines)
 
 
+def slurm_script(facts):
+    """As a job of Slurm starts a launcher on every node: in a quoted command that is put together from variables."""
+    facts = dict(facts)
+    nodes, gpus = facts.pop("nodes"), facts.pop("gpus")
+    lines = ["#!/bin/bash", f"#SBATCH --nodes={nodes}", "#SBATCH --ntasks-per-node=1", f"#SBATCH --gres=gpu:{gpus}"]
+    lines += ["set -x -e", f"GPUS_PER_NODE={gpus}", "NNODES=$SLURM_NNODES"]
+    words = {name: facts.pop(name) for name in list(facts) if isinstance(facts[name], str)}
+    lines += [f"{name.upper()}={value}" for name, value in facts.items() if value is not True]
+    told = [*options(facts), *(f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in words.items())]
+    lines += ['ARGS=" \\', *(f"    {option} \\" for option in told), '    "']
+    lines += [
+        'export LAUNCHER="python -u -m torch.distributed.run \\',
+        "    --nproc_per_node $GPUS_PER_NODE --nnodes $NNODES --rdzv_endpoint $MASTER_ADDR:6000 \\",
+        '    "',
+        'export CMD=" `pwd`/pretrain_gpt.py $ARGS --save $WORK/checkpoints"',
+        "echo $CMD",
+        'srun --wait=60 bash -c "$LAUNCHER --node_rank \\$SLURM_PROCID $CMD" 2>&1 | tee -a log.txt',
+    ]
+    return "\n".join(lines)
+
+
 def paddle_script(facts):
     facts = dict(facts)
     devices = facts.pop("xpus", "0,1,2,3,4,5,6,7")
@@ -100,7 +121,9 @@ def titan_log(facts):
 
 def deepspeed_log(facts):
     facts = dict(facts)
-    world = facts.pop("world_size")
+    # The engine prints how many ranks split a batch, and a float where it has divided.
+    split = facts.pop("world_size") / facts.get("sequence_parallel_size", 1)
+    world = f"{split:g}" if "data_parallel_size" in facts or "sequence_parallel_size" not in facts else split
     before = "[2026-01-02 03:04:05,678] [INFO] [config.py:1003:print]   "
     lines = [f"{before}world_size ................... {world}", f"{before}zero_enabled ................. True"]
     printed = json.dumps(facts, indent=4, separators=(",", ":")).splitlines()
@@ -145,6 +168,7 @@ def nemo_rl_log(facts):
 STYLES = {
     "megatron log": (megatron_log, "slurm-1.out"),
     "script": (script, "train.sh"),
+    "slurm script": (slurm_script, "train.slurm"),
     "paddle script": (paddle_script, "run.sh"),
     "paddle log": (paddle_log, "workerlog.0"),
     "yaml": (yaml_text, "config.yaml"),

@@ -164,6 +164,20 @@ class TestDeepspeedExperts:
         assert lists(expert.groups("expert_data")) == sorted(map(sorted, data_groups))
 
 
+class TestDeepspeedWorld:
+    """`world_size` in a log are the ranks a batch is split over, not all of them."""
+
+    @pytest.mark.parametrize("fact", facts("deepspeed_world"), ids=lambda fact: f"{fact['given']}-{fact['grid']}")
+    def test_how_many_ranks_a_log_is_of(self, tmp_path, fact):
+        path = tmp_path / "run.log"
+        path.write_text(f"[INFO]   {fact['line']}\n[INFO]   json = {json.dumps(fact['given'], indent=4)}\n")
+        names = {"pipe": "pipe_parallel_size", "model": "model_parallel_size"}
+        sets = {names[axis]: str(size) for axis, size in (fact["grid"] or {}).items()}
+        job = read_config(str(path), "deepspeed", sets=sets)
+        assert job.layout.world_size == fact["world"]
+        assert not any("ranks" in note for note in job.notes)
+
+
 DENSE = facts("deepspeed", "dense")
 
 

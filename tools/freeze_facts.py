@@ -48,6 +48,7 @@ TABLES: tuple[Table, ...] = (
     Table("megatron_pipeline", "megatron", "megatron_pipeline_facts.py"),
     Table("deepspeed", "deepspeed", "deepspeed_facts.py"),
     Table("deepspeed_experts", "deepspeed", "deepspeed_experts_facts.py"),
+    Table("deepspeed_world", "deepspeed", "deepspeed_world_facts.py"),
     Table("paddle_experts", "paddle", "paddle_experts_facts.py"),
     Table("paddle_fleet", "paddle", "paddle_fleet_facts.py", ("fleet",)),
     Table("paddleformers_fleet", "paddleformers-fleet", "paddle_fleet_facts.py", ("paddleformers",)),

@@ -16,6 +16,7 @@ _UNEVEN_BY_ITSELF = ("torchtitan", "deepspeed", "accelerate")
 _SPLITS = ("megatron", "rankatlas")  # can be told the layers of every stage
 _COUNTING = ("embedding-and-loss", "loss", "embedding")
 _MOST_STAGES = 1 << 16
+_SHARED_OTHERWISE = ("noted.picture", "noted.deepspeed_pipeline")  # readers' notes: how, is not known here
 
 
 def split_of(numbers: Numbers) -> PipelineSplit | None:
@@ -24,7 +25,7 @@ def split_of(numbers: Numbers) -> PipelineSplit | None:
     Raises PipelineSplitError.
     """
     layers, stages = numbers.get("layers"), numbers["pp"]
-    unread = any(isinstance(note, Said) and note.code == "noted.picture" for note in numbers.notes)
+    unread = any(isinstance(note, Said) and note.code in _SHARED_OTHERWISE for note in numbers.notes)
     alone = stages == 1 and not (ends_given(numbers) and numbers.written("megatron"))
     if layers is None or alone or stages > _MOST_STAGES or unread:
         return None

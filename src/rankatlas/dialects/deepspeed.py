@@ -56,12 +56,17 @@ def evidence(given: Given) -> int:
 def read(given: Given, release: str | None, world_size: int | None) -> Job:
     """The job of a DeepSpeed configuration.  Raises SourceError, SizeError, WorldSizeError, DegreeError."""
     refuse_unresolved(given, LAYOUT)
-    world, _, notes = world_of(given, world_size, ("engine.world_size", "world_size"))
     facts: dict[str, Fact] = {}
+    beside = ["engine.data_size"]
     for axis, paths in _SIZES.items():
         path = next((path for path in paths if _size(given, path)), None)
         size = _size(given, path) if path else None
         facts[axis] = Fact(axis, size, given.origin(path)) if path and size else Fact(axis, 1, DEFAULT)
+        # What the engine prints as its world are the ranks that batches are split over; AutoTP does not know yet that
+        # it will split them.
+        if path and axis in ("pipe", "sp", "model") and not path.startswith("tensor_parallel."):
+            beside.append(path)
+    world, _, notes = world_of(given, world_size, ("*".join(beside), "world_size"))
     sizes: dict[str, int | None] = {axis: facts[axis].value for axis in ("pipe", "data", "sp", "model")}
     if facts["data"].origin == DEFAULT:
         sizes["data"] = None

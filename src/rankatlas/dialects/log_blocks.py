@@ -233,19 +233,19 @@ class BuiltMesh(Block):
 
 
 class EngineWorld(Block):
-    """The line in which DeepSpeed's engine says how many ranks it has."""
+    """The line in which DeepSpeed's engine says over how many ranks batches are split, as `2.0` where it divided."""
 
     __slots__ = ()
     dialect = "deepspeed"
-    begins = re.compile(r"\bworld_size \.{3,} (\d{1,18})\s*$")
+    begins = re.compile(r"\bworld_size \.{3,} (\d{1,18})(?:\.0)?\s*$")
 
     def feed(self, line: str, number: int) -> bool:
         """The one line."""
         match = self.begins.search(line)
         if match:
             self.title = "engine"
-            self.values["world_size"] = int(match.group(1))
-            self.lines["world_size"] = number
+            self.values["data_size"] = int(match.group(1))
+            self.lines["data_size"] = number
             self.whole = True
         return True
 

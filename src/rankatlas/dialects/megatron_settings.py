@@ -207,7 +207,10 @@ def _precision(given: Given) -> Fact | None:
 
 
 def _layout_note(given: Given) -> list[str]:
+    """What shares the layers out in a way that is not read: a picture, or the pipeline of DeepSpeed."""
     value = given.at("pipeline_model_parallel_layout")
-    if value in (None, "None"):
-        return []
-    return [said("noted.picture", picture=shown(value))]
+    notes = [] if value in (None, "None") else [said("noted.picture", picture=shown(value))]
+    method = given.at("pp_partition_method")
+    if method is not None or given.at("deepspeed") is True:
+        notes.append(said("noted.deepspeed_pipeline", method=shown(method or "parameters")))
+    return notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any
 
 from rankatlas.catalogue import said
@@ -74,7 +75,7 @@ def world_of(
 ) -> tuple[int | None, str, list[str]]:
     """The number of ranks, where it came from, and notes: what was asked for wins over what the source says.
 
-    `paths` are the places in the source that hold it, or two joined by "*" that multiply to it.
+    `paths` are the places in the source that hold it, or several joined by "*" that multiply to it.
     """
     found: tuple[int, str] | None = None
     for path in (*paths, "launcher.world_size"):
@@ -84,8 +85,7 @@ def world_of(
             product = 1
             for size in sizes:
                 product *= size
-            origins = [given.origin(part) for part in parts]
-            origin = said("times", first=origins[0], second=origins[1]) if len(parts) > 1 else origins[0]
+            origin = reduce(lambda one, other: said("times", first=one, second=other), map(given.origin, parts))
             found = (product, origin)
             break
     if asked is None:
