@@ -343,6 +343,15 @@ class TestNemoRl:
         assert layout["rollout"].first_rank == (layout["train"].world_size if apart else 0)
 
 
+def test_what_nemo_rl_places_elsewhere_is_said(read):
+    policy = {"dtensor_cfg": {"enabled": True, "tensor_parallel_size": 1, "context_parallel_size": 1}}
+    content = {"policy": policy, "cluster": {"gpus_per_node": 8, "num_nodes": 4, "segment_size": 2}}
+    content["env"] = {"reward_model": {"resources": {"num_nodes": 1, "gpus_per_node": 8}}}
+    notes = " ".join(read(content, "nemo-rl").notes)
+    assert "env.reward_model.resources (num_nodes=1, gpus_per_node=8)" in notes
+    assert "cluster.segment_size=2" in notes
+
+
 def test_nothing_is_an_atlas_that_has_one_layout(read):
     assert isinstance(read({"num_layers": 2, "micro_batch_size": 1, "hidden_size": 8}, "megatron", 4).layout, Mesh)
     assert isinstance(read({"num_experts": 4}, "megatron", 4).layout, Atlas)

@@ -15,13 +15,14 @@ from rankatlas.dialects import megatron
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.picking import not_understood, numbers, refuse_open_references, world_needed
 from rankatlas.dialects.rollouts import rollout_size, told_facts, with_rollout
-from rankatlas.errors import ArgumentsError
+from rankatlas.errors import ArgumentsError, shown
 from rankatlas.job import Fact, Job
 
 DEFAULT = said("default.of", name="NeMo-RL")
 _DTENSOR, _MEGATRON, _GENERATION = "policy.dtensor_cfg", "policy.megatron_cfg", "policy.generation"
 _ENGINE = {"rollout_pp": "pipeline_parallel_size", "rollout_tp": "tensor_parallel_size"}
-_SPLIT = ("cluster.gpus_per_node", "cluster.num_nodes")
+_CLUSTER = "cluster"
+_SPLIT = (f"{_CLUSTER}.gpus_per_node", f"{_CLUSTER}.num_nodes")
 _OTHERS = f"{_GENERATION}.colocated.resources"
 LAYOUT = (
     *_SPLIT,
@@ -72,7 +73,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         format=f"nemo-rl-{release}" if release else "nemo-rl",
         source=given.source,
         facts=[*facts, *_batches(given)],
-        notes=[*given.notes, *notes, *train.notes, *more],
+        notes=[*given.notes, *notes, *train.notes, *more, *_elsewhere(given)],
         seed=seed if isinstance(seed, int) and not isinstance(seed, bool) else train.seed,
         settings=own.values(),
     )
@@ -96,6 +97,23 @@ def _shares(given: Given, asked: int | None) -> tuple[int, int, int, list[str]]:
     if world < 1:
         raise ArgumentsError(said("refused.generation_all", ranks=ranks, world=asked), names=(_OTHERS,))
     return world, world, ranks, [*notes, said("noted.generation", ranks=ranks, first=world)]
+
+
+def _elsewhere(given: Given) -> list[str]:
+    """Notes on what takes devices of the cluster, or sorts them, and is not counted here."""
+    notes = []
+    reward = given.at("env.reward_model.resources")
+    if isinstance(reward, Mapping):
+        told = ", ".join(f"{name}={shown(reward[name])}" for name in ("num_nodes", "gpus_per_node") if name in reward)
+        notes.append(
+            f"env.reward_model.resources ({told}) takes devices of the cluster where a reward model runs: not read"
+        )
+    segment = given.at(f"{_CLUSTER}.segment_size")
+    if segment is not None:
+        notes.append(
+            f"{_CLUSTER}.segment_size={shown(segment)} sorts nodes by their network: where ranks stand is not read"
+        )
+    return notes
 
 
 def _engines_alone(given: Given, each: int, nodes: int) -> int:
