@@ -1,5 +1,6 @@
 """Our calls against Paddle's CommunicateTopology, one for one, and against the groups fleet builds from our sizes."""
 
+import socket
 import sys
 from itertools import combinations, product
 
@@ -14,8 +15,34 @@ pytest.importorskip("paddle")
 
 from paddle.distributed.fleet.base.topology import CommunicateTopology
 
+from rankatlas.adapters import paddle_gloo
 from rankatlas.adapters.paddle import hybrid_configs, to_process_mesh
 from rankatlas.adapters.paddle_groups import FLEET_AXES
+
+
+def test_the_port_of_a_store_is_held_until_the_store_has_it(monkeypatch):
+    """Paddle ends the process where somebody else took it meanwhile."""
+    taken = []
+
+    def store(host, port, *, serves):
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("", port))
+        taken.append(port)
+        return real(host, port, serves=serves)
+
+    real = paddle_gloo._store
+    monkeypatch.setattr(paddle_gloo, "_store", store)
+    port, served = paddle_gloo._served("127.0.0.1")
+    assert taken == [port]
+    served.set("key", b"there")
+    assert real("127.0.0.1", port, serves=False).get("key") == b"there"
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), True, "60", None, 10**7])
+def test_seconds_that_are_none_are_refused(seconds):
+    with refused(InputError, "seconds to wait"), paddle_gloo.separate_stores(seconds):
+        pass
+
 
 LAYOUTS = ["pp=2 mp=2", "mp=2 dp=2", "sharding=2 pp=2", "sep=2 mp=2", "dp=2 sep=2"]
 
