@@ -13,6 +13,7 @@ from rankatlas.adapters.opening import Handles
 from rankatlas.adapters.paddle_audit import PaddleReader
 from rankatlas.adapters.paddle_groups import open_groups
 from rankatlas.creation import CreationPlan
+from rankatlas.errors import JobError
 
 
 class Engine:
@@ -20,11 +21,19 @@ class Engine:
 
     name = "paddle"
 
+    def meet(self, rank: int, world_size: int, timeout: float) -> None:
+        """None: Paddle's store is there once all ranks have come."""
+
     def start(self, timeout: float) -> None:
         """By the variables of Paddle's launcher."""
         if not paddle.device.is_compiled_with_cuda():
             paddle.device.set_device("cpu")
         dist.init_parallel_env()
+        if not dist.is_initialized():
+            raise JobError(
+                "Paddle makes no job of one process, nor of processes that another launcher started; start 2 or more by"
+                " python -m paddle.distributed.launch --nproc_per_node 8 -m rankatlas probe LAYOUT --engine paddle"
+            )
         self._reader = PaddleReader()
 
     def open(self, plan: CreationPlan, timeout: float, wait: float) -> Handles:
