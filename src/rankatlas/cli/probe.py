@@ -17,6 +17,7 @@ from rankatlas.cli.groups import TakesAxes, axis_sets
 from rankatlas.cli.streams import say
 from rankatlas.creation import CreationPlan
 from rankatlas.errors import InputError, JobError, ProbeError, RankatlasError, shown
+from rankatlas.live.jobs import is_of_world
 from rankatlas.live.launch import Launch
 from rankatlas.live.probe import ENGINES, Probe
 from rankatlas.views.text import members, table_lines
@@ -73,7 +74,7 @@ def command(
     signal.signal(signal.SIGTERM, _end)
     try:
         layout = read(words, format, world_size or launch.world_size).layout
-        if (layout.first_rank, layout.world_size) != (0, launch.world_size):
+        if not is_of_world(layout, launch.world_size):
             raise InputError(
                 f"{layout} has {layout.world_size} ranks from {layout.first_rank}, and this job has"
                 f" {launch.world_size} from 0; start as many processes as the layout has ranks"
