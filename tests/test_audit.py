@@ -419,3 +419,12 @@ def test_values_of_a_batch_that_go_by_one_name_are_refused():
     for batch in ({"a": {"b": 1}, "a.b": 2}, {1: 1, "1": 2}):
         with refused(InputError, "both", "rename a key"):
             _collect(batch, "batch", Reader(World(1), 0), {}, {}, 0)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "w" * 100_000, "\x1b[31m"])
+def test_the_line_of_a_log_is_one_line_of_bounded_length_whatever_tensors_are_called(name):
+    findings = [Finding("missing", name, ("dp",), [0, 1], [1])] * 2
+    line = AuditReport("replicas", findings, checked=1, bytes=24, seconds=0.5).line
+    assert line.isprintable()
+    assert len(line) < 1000
+    assert line.startswith("replicas: 2 are wrong (24 bytes")  # of things that others hold, too

@@ -7,6 +7,7 @@ from itertools import combinations, product
 import pytest
 
 from rankatlas import Mesh, parse_mesh
+from rankatlas.creation import CreationPlan
 from rankatlas.errors import AxisError, InputError
 from refusals import refused
 from test_live_groups import HERE, environment, run_all
@@ -16,7 +17,7 @@ pytest.importorskip("paddle")
 from paddle.distributed.fleet.base.topology import CommunicateTopology
 
 from rankatlas.adapters import paddle_gloo
-from rankatlas.adapters.paddle import hybrid_configs, to_process_mesh
+from rankatlas.adapters.paddle import hybrid_configs, open_groups, to_process_mesh
 from rankatlas.adapters.paddle_groups import FLEET_AXES
 
 
@@ -42,6 +43,11 @@ def test_the_port_of_a_store_is_held_until_the_store_has_it(monkeypatch):
 def test_seconds_that_are_none_are_refused(seconds):
     with refused(InputError, "seconds to wait"), paddle_gloo.separate_stores(seconds):
         pass
+
+
+def test_a_backend_that_paddle_does_not_have_is_refused():
+    with refused(InputError, "gloo", "not 'zz'"):
+        open_groups(CreationPlan("dp=2", ["dp"]), backend="zz")
 
 
 LAYOUTS = ["pp=2 mp=2", "mp=2 dp=2", "sharding=2 pp=2", "sep=2 mp=2", "dp=2 sep=2"]

@@ -88,12 +88,12 @@ def current_job(engine: str | None = None, *, groups: bool = True) -> JobAdapter
     )
 
 
-def seconds_given(timeout: object) -> float:
-    """A timeout in seconds.  Raises JobError unless it is a number above 0 and at most 10^6."""
+def seconds_given(timeout: object, name: str = "timeout") -> float:
+    """A timeout in seconds, whose name is told.  Raises JobError unless it is a number above 0 and at most 10^6."""
     number = timeout.item() if hasattr(timeout, "item") and hasattr(timeout, "dtype") else timeout  # numpy's
     if isinstance(number, (int, float)) and not isinstance(number, bool) and 0 < number <= _LONGEST:
         return float(number)
-    raise JobError(f"timeout is a number of seconds above 0 and at most {_LONGEST:,}, not {shown(timeout)}")
+    raise JobError(f"{name} is a number of seconds above 0 and at most {_LONGEST:,}, not {shown(timeout)}")
 
 
 def layout_given(expect: Mesh | Atlas | str | None) -> Mesh | Atlas | None:
