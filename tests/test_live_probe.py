@@ -89,6 +89,14 @@ def test_a_rank_that_never_comes_is_named(tmp_path):
 
 
 @pytest.mark.live
+def test_rank_0_of_paddle_does_not_wait_for_ever_for_one_that_never_comes(tmp_path):
+    said = probed(tmp_path, "absent", "--timeout", "5", engine="paddle")
+    assert [code for code, _, _ in said] == [1, 1, -signal.SIGKILL, 1]
+    assert any("the start of the job failed: took longer than 5 s" in err for _, _, err in said)
+    assert not any("Traceback" in err for _, _, err in said)
+
+
+@pytest.mark.live
 def test_what_fails_on_one_rank_is_told_though_the_others_hear_of_closed_connections_only(tmp_path):
     said = probed(tmp_path, "fails", "--timeout", "20")
     assert [code for code, _, _ in said] == [1] * 4

@@ -153,8 +153,10 @@ class Probe:
         )
         more = f" and {len(silent) - _SHOWN} more" if len(silent) > _SHOWN else ""
         them = "it" if len(silent) == 1 else "them"
+        # Where nobody can listen beside a collective, those that wait in one are silent, too: what failed says more.
+        before = "" if store.threads or not first or f" failed on rank {self.rank}: " in first else f"; before, {first}"
         return ProbeError(
-            f"{who}{more} died or hangs: {during} ended without {them} ({why})", ranks=silent, during=during
+            f"{who}{more} died or hangs: {during} ended without {them} ({why}){before}", ranks=silent, during=during
         )
 
     def speaks(self, error: ProbeError) -> bool:
