@@ -148,6 +148,8 @@ def refusals(rank):
             lambda: open_groups(plan, timeout=0),
             lambda: open_groups(plan, timeout=datetime.timedelta(0)),
             lambda: open_groups(plan, options={"zz": 5}),
+            lambda: open_groups(plan, backend="zz"),
+            lambda: open_groups(plan, backend="cpu:zz"),
         )
     ]
 

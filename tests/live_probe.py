@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from rankatlas.cli import probe as cli_probe
 from rankatlas.cli.main import main
 from rankatlas.live.probe import Probe
 from test_live_groups import paddle_environments
@@ -24,8 +25,12 @@ VICTIM = 0 if SCENARIO.endswith("keeper") else 2
 
 def happens(rank, during):
     """What comes over this rank when it is about to do something; it never returns where that ends the process."""
+    if SCENARIO == "absent" and rank == VICTIM and during == "the start of the job":
+        os.kill(os.getpid(), signal.SIGKILL)
     if not during.startswith("all-reduce"):
         return
+    if SCENARIO == "fails" and rank == VICTIM:
+        raise MemoryError("no room\nfor this")
     if SCENARIO.startswith("killed") and rank == VICTIM:
         os.kill(os.getpid(), signal.SIGKILL)
     if SCENARIO == "stopped" and rank == VICTIM:
@@ -68,6 +73,14 @@ def rank_of_the_job(rank):
             self._engine.gather = real
 
         Probe._probe = other_group
+    if SCENARIO == "ended-late":
+        say = cli_probe.say
+
+        def ended_first(text, **options):
+            os.kill(os.getpid(), signal.SIGTERM)
+            say(text, **options)
+
+        cli_probe.say = ended_first
     main(["probe", "dp=2 tp=2", "--engine", ENGINE, "--turns", "2", "--sizes", "64,4K", *ARGUMENTS])
 
 

@@ -93,6 +93,9 @@ class TestEightLiveRanks:
         assert [answers["nothing changed"] for answers in said["healthy"]] == [True] * 8
 
 
+GAP = Atlas(a=Mesh(x=2), b=Mesh(y=2, first_rank=3))  # as many ranks as the job has, and not the same
+
+
 @pytest.mark.live
 class TestSilence:
     def test_a_rank_that_comes_too_late(self, said):
@@ -332,7 +335,7 @@ class TestWithout:
         with pytest.raises(InputError):
             call()
 
-    @pytest.mark.parametrize("layout", [Mesh(dp=4, tp=2), Mesh(dp=4, first_rank=2), "dp=2", Atlas(a=Mesh(dp=8))])
+    @pytest.mark.parametrize("layout", [Mesh(dp=4, tp=2), Mesh(dp=4, first_rank=2), "dp=2", Atlas(a=Mesh(dp=8)), GAP])
     def test_another_world(self, layout):
         refuse_other_world(Mesh(dp=2, tp=2), 4)
         refuse_other_world({"dp": 8}, 4)

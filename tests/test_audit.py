@@ -277,6 +277,60 @@ def test_ties_that_cannot_be(error, words, tied):
             raise found
 
 
+@pytest.mark.parametrize("with_handles", [True, False])
+def test_ties_are_what_they_say_and_not_how_they_are_written(with_handles):
+    """Lists, tuples, generators, arrays, names in another order: the same ties."""
+    mesh = Mesh(pp=2, dp=2)
+    ends = first_and_last(mesh)
+
+    def tied(rank):
+        ways = [ends, tuple(map(tuple, ends)), map(iter, ends[::-1]), numpy.array(ends)]
+        names = ("a", "b")[:: -1 if rank % 2 else 1]
+        return {name: ways[rank] if name == "a" else ends for name in names}
+
+    layout = TensorLayout(mesh, "dp", "pp")
+    for report, _ in audited(
+        mesh, layout, lambda rank: {"a": numpy.ones(2)}, with_handles, partial={"ends": ends}, tied=tied
+    ):
+        assert (report.ok, report.checked) == (True, 1)
+
+
+def test_long_ties_that_differ_in_the_middle_are_told():
+    mesh = Mesh(pp=2, dp=2)
+
+    def tied(rank):
+        names = numpy.arange(5000) % 2
+        return {f"w{number}": [[0, 2 + (number == 2500 and rank == 3)]] for number in names.cumsum().tolist()}
+
+    for found in audited(mesh, TensorLayout(mesh, "dp", "pp"), lambda rank: {}, False, tied=tied):
+        with refused(InputError, "audit differently", "tied"):
+            raise found
+
+
+@pytest.mark.parametrize("with_handles", [True, False])
+def test_nothing_is_tied_in_a_pipeline_of_one_stage(with_handles):
+    mesh = Mesh(pp=1, dp=2)
+    layout = TensorLayout(mesh, "dp", "pp")
+    how = {"tied": {"table": first_and_last(mesh)}}
+    said = audited(mesh, layout, lambda rank: {"table": numpy.array([rank])}, with_handles, **how)
+    assert [[(one.kind, one.axes) for one in report.findings] for report, _ in said] == [
+        [("copies differ", ("dp",))]
+    ] * 2
+
+
+def test_ranks_whose_tensors_cannot_be_taken_tell_the_others_whatever_the_error_is():
+    mesh = Mesh(dp=3)
+
+    def tensors(rank):
+        yield "a", numpy.ones(1)
+        if rank == 1:
+            raise KeyError("b")
+
+    for found in audited(mesh, TensorLayout(mesh, "dp"), tensors, False):
+        with refused(InputError, "cannot be audited", "KeyError"):
+            raise found
+
+
 def test_ranks_that_tie_differently_are_told():
     mesh = Mesh(pp=2, dp=2)
 
@@ -365,3 +419,12 @@ def test_values_of_a_batch_that_go_by_one_name_are_refused():
     for batch in ({"a": {"b": 1}, "a.b": 2}, {1: 1, "1": 2}):
         with refused(InputError, "both", "rename a key"):
             _collect(batch, "batch", Reader(World(1), 0), {}, {}, 0)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "w" * 100_000, "\x1b[31m"])
+def test_the_line_of_a_log_is_one_line_of_bounded_length_whatever_tensors_are_called(name):
+    findings = [Finding("missing", name, ("dp",), [0, 1], [1])] * 2
+    line = AuditReport("replicas", findings, checked=1, bytes=24, seconds=0.5).line
+    assert line.isprintable()
+    assert len(line) < 1000
+    assert line.startswith("replicas: 2 are wrong (24 bytes")  # of things that others hold, too

@@ -5,6 +5,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -315,6 +316,8 @@ FAR = Atlas(a=Mesh(a=2**24, x=2), b=Mesh(b=2**25, y=2))
         (InputError, ["too many to list"], lambda: neighbours(Mesh(pp=2**20, dp=2**20))),
         (InputError, ["too many to list"], lambda: first_and_last(Mesh(pp=2**20, dp=2**20))),
         (UnknownAxisError, ["'pp'"], lambda: neighbours(Mesh(dp=2**40))),
+        (InputError, ["'pp=2'", "parse_mesh"], lambda: neighbours("pp=2")),
+        (InputError, ["Atlas", "a chart"], lambda: first_and_last(Atlas(a=Mesh(pp=2), b=Mesh(ep=2)))),
         (InputError, ["too many for that"], lambda: check_calls({0: []}, CreationPlan(Mesh(x=2**20, y=2**20), ["x"]))),
         (InputError, ["calls_by_rank"], lambda: check_calls(7)),
         (InputError, ["calls of rank 0"], lambda: check_calls({0: "abc"})),
@@ -444,3 +447,26 @@ def test_the_names_of_a_plan_stand_for_its_groups():
     orders[1], orders[2] = ["pp", "tp"], ["pp", "tp"]
     with refused(IssueOrderError, "rank 0 waits in tp [0, 1] for rank 1", "pp [1, 3]", "4 ranks wait for ever"):
         check_issue_order(orders, plan)
+
+
+def test_arrays_are_lists_of_ranks_and_their_elements_are_ranks():
+    table = numpy.array([[0, 1], [2, 3]])
+    check_calls({rank: [table] for rank in range(4)}, CreationPlan("dp=2 tp=2", ["tp"]))
+    check_calls([[[numpy.array(0), numpy.array(1)]]] * 2)
+    plan = CreationPlan("dp=2 tp=2", ["tp"], partial=[numpy.array([0, 3]), [numpy.int64(1), numpy.int64(2)], table])
+    assert [one.groups for one in plan.partial] == [((0, 3),), ((1, 2),), ((0, 1), (2, 3))]
+    with refused(InputError, "must be a list or tuple"):
+        CreationPlan("tp=2", [], partial={"a": [numpy.array(1)]})
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"a": iter([iter([0, 1])])},
+        {0: iter([0, 1]), 1: iter([0, 1])},
+        {"a": {0: iter([0, 1]), 1: iter([0, 1])}},
+        {numpy.int64(0): [0, 1], numpy.int64(1): [0, 1]},
+    ],
+)
+def test_members_may_be_given_once_and_ranks_may_be_numbers_of_numpy(members):
+    check_issue_order({0: ["a", "a"], numpy.int64(1): ["a", "a"]}, members)

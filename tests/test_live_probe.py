@@ -6,8 +6,11 @@ import sys
 
 import pytest
 
+from rankatlas.cli.main import main
 from rankatlas.creation import CreationPlan
-from rankatlas.live.probe import report
+from rankatlas.errors import JobError
+from rankatlas.live.probe import Probe, report
+from refusals import refused
 from test_live_groups import HERE, environment, free_ports, run_all
 
 
@@ -76,6 +79,40 @@ def test_a_rank_that_dies_or_hangs_is_named_once(tmp_path, scenario, arguments, 
 
 
 @pytest.mark.live
+def test_a_rank_that_never_comes_is_named(tmp_path):
+    said = probed(tmp_path, "absent", "--timeout", "5")
+    assert [code for code, _, _ in said] == [1, 1, -signal.SIGKILL, 1]
+    told = [err for _, _, err in said if "rankatlas:" in err]
+    assert len(told) == 1
+    assert "rankatlas: rank 2 (host " in told[0]
+    assert "died or hangs: the start of the job ended without it (" in told[0]
+
+
+@pytest.mark.live
+def test_rank_0_of_paddle_does_not_wait_for_ever_for_one_that_never_comes(tmp_path):
+    said = probed(tmp_path, "absent", "--timeout", "5", engine="paddle")
+    assert [code for code, _, _ in said] == [1, 1, -signal.SIGKILL, 1]
+    assert any("the start of the job failed: took longer than 5 s" in err for _, _, err in said)
+    assert not any("Traceback" in err for _, _, err in said)
+
+
+@pytest.mark.live
+def test_what_fails_on_one_rank_is_told_though_the_others_hear_of_closed_connections_only(tmp_path):
+    said = probed(tmp_path, "fails", "--timeout", "20")
+    assert [code for code, _, _ in said] == [1] * 4
+    told = [err for _, _, err in said if "rankatlas:" in err]
+    expected = "rankatlas: all-reduce of 64 bytes along dp failed on rank 2: no room; all 4 ranks still answer\n"
+    assert told == [expected]
+
+
+@pytest.mark.live
+def test_a_launcher_that_ends_the_last_rank_gets_its_report_first(tmp_path):
+    code, out, err = probed(tmp_path, "ended-late")[0]
+    assert (code, "Traceback" in err) == (0, False)
+    assert "all groups have the right members" in out
+
+
+@pytest.mark.live
 def test_an_interrupt_ends_every_rank_and_is_told_once(tmp_path):
     said = probed(tmp_path, "interrupted")
     assert [code for code, _, _ in said] == [130] * 4
@@ -93,6 +130,30 @@ def test_torchrun_starts_it_as_a_module(tmp_path):
     out = run_all([[sys.executable, "-c", script]], [environment(GLOO_SOCKET_IFNAME="lo")], tmp_path, seconds=120)[0]
     assert "tp=2\n2 ranks on 1 host(s), torch over gloo, 0 creation calls a rank" in out
     assert "all groups have the right members in the right order: tp (1 of 2)" in out
+
+
+def test_a_probe_without_its_framework_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rankatlas.adapters.torch_probe", None)
+    with refused(JobError, "needs torch", sys.executable, "--engine"):
+        Probe(CreationPlan("dp=2", ["dp"]), "torch", sizes=[64], turns=1, timeout=5, rank=0, local=0)
+
+
+@pytest.mark.parametrize(
+    ("environ", "arguments", "words"),
+    [
+        ({}, [], "torchrun --nproc-per-node 8 -m rankatlas probe LAYOUT"),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, ["--timeout", "nan"], "not nan"),
+    ],
+)
+def test_a_probe_that_cannot_be_started(monkeypatch, capsys, environ, arguments, words):
+    for name in ("RANK", "WORLD_SIZE", "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as left:
+        main(["probe", "dp=1", *arguments])
+    assert left.value.code == 2
+    assert words in capsys.readouterr().err
 
 
 def test_the_slowest_group_and_rank_are_those_with_the_longest_median():

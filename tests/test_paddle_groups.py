@@ -1,11 +1,13 @@
 """Our calls against Paddle's CommunicateTopology, one for one, and against the groups fleet builds from our sizes."""
 
+import socket
 import sys
 from itertools import combinations, product
 
 import pytest
 
 from rankatlas import Mesh, parse_mesh
+from rankatlas.creation import CreationPlan
 from rankatlas.errors import AxisError, InputError
 from refusals import refused
 from test_live_groups import HERE, environment, run_all
@@ -14,8 +16,39 @@ pytest.importorskip("paddle")
 
 from paddle.distributed.fleet.base.topology import CommunicateTopology
 
-from rankatlas.adapters.paddle import hybrid_configs, to_process_mesh
+from rankatlas.adapters import paddle_gloo
+from rankatlas.adapters.paddle import hybrid_configs, open_groups, to_process_mesh
 from rankatlas.adapters.paddle_groups import FLEET_AXES
+
+
+def test_the_port_of_a_store_is_held_until_the_store_has_it(monkeypatch):
+    """Paddle ends the process where somebody else took it meanwhile."""
+    taken = []
+
+    def store(host, port, *, serves):
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("", port))
+        taken.append(port)
+        return real(host, port, serves=serves)
+
+    real = paddle_gloo._store
+    monkeypatch.setattr(paddle_gloo, "_store", store)
+    port, served = paddle_gloo._served("127.0.0.1")
+    assert taken == [port]
+    served.set("key", b"there")
+    assert real("127.0.0.1", port, serves=False).get("key") == b"there"
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), True, "60", None, 10**7])
+def test_seconds_that_are_none_are_refused(seconds):
+    with refused(InputError, "seconds to wait"), paddle_gloo.separate_stores(seconds):
+        pass
+
+
+def test_a_backend_that_paddle_does_not_have_is_refused():
+    with refused(InputError, "gloo", "not 'zz'"):
+        open_groups(CreationPlan("dp=2", ["dp"]), backend="zz")
+
 
 LAYOUTS = ["pp=2 mp=2", "mp=2 dp=2", "sharding=2 pp=2", "sep=2 mp=2", "dp=2 sep=2"]
 

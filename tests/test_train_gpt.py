@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -160,6 +161,8 @@ def test_micro_batches_divide_what_a_rank_reads(micro, legal):
         {"dropout": 1.0},
         {"dropout": float("nan")},
         {"vocabulary": 128},
+        {"learning_rate": float("nan")},
+        {"clip": 0.0},
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings):
@@ -216,6 +219,8 @@ def test_the_loss_is_that_of_torch():
         '[{"layout": 3}]',
         '[{"layout": "dp=1", "steps": true}]',
         '[{"layout": "dp=1", "mistake": "all"}]',
+        '[{"layout": "dp=1", "steps": -1}]',
+        "[" * 200_000,
     ],
 )
 def test_a_file_of_runs_is_read_with_care(tmp_path, text):
@@ -234,7 +239,93 @@ def test_the_text_is_there_and_has_a_source():
     assert os.path.getsize(data / "coriolanus.txt") > 10_000
 
 
-@pytest.mark.parametrize("arguments", ["--layout tp=2", "--layout dp=0", "--heads 0", "--resume no", "--json /no/1"])
+@pytest.fixture
+def run_alone(monkeypatch, capsys):
+    """What one process says to these arguments: exit code and stderr."""
+    pytest.importorskip("torch")
+    from train_gpt.main import main
+
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    return lambda *arguments: (main(list(map(str, arguments))), capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("place", ["", ".part", ".old"])
+def test_saving_deletes_nothing_but_checkpoints(tmp_path, run_alone, place):
+    precious = tmp_path / f"run{place}"
+    precious.mkdir()
+    (precious / "thesis.txt").write_text("years")
+    code, words = run_alone("--steps", 1, "--save", tmp_path / "run")
+    assert (code, "would delete" in words, "thesis.txt" in words) == (2, True, True)
+    assert (precious / "thesis.txt").read_text() == "years"
+    (precious / "thesis.txt").unlink()
+    for _ in range(2):
+        assert run_alone("--steps", 1, "--save", tmp_path / "run") == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+    code, words = run_alone("--steps", 1, "--save", tmp_path / "run" / "state.json")
+    assert (code, "would delete" in words) == (2, True)
+    assert run_alone("--steps", 1, "--save", "")[0] == 2
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, run_alone, monkeypatch):
+    from train_gpt import checkpoint
+
+    folder = tmp_path / "run"
+    assert run_alone("--steps", 1, "--save", folder)[0] == 0
+
+    def full(path):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(checkpoint, "_allocate", full)
+    code, words = run_alone("--steps", 2, "--save", folder)
+    assert (code, "No space left" in words) == (2, True)
+    assert json.loads((folder / "state.json").read_text())["step"] == 1
+
+
+def test_damaged_checkpoints_are_refused(tmp_path, run_alone):
+    import numpy
+
+    def files(**changed):
+        return lambda folder: [numpy.save(folder / "weight" / f"{name}.npy", held) for name, held in changed.items()]
+
+    def state(**changed):
+        def change(folder):
+            path = folder / "state.json"
+            facts = {**json.loads(path.read_text()), **changed}
+            path.write_text(json.dumps({name: value for name, value in facts.items() if value is not None}))
+
+        return change
+
+    good = tmp_path / "good"
+    assert run_alone("--steps", 1, "--save", good)[0] == 0
+    damages = [
+        lambda folder: (folder / "weight" / "embedding.npy").write_bytes(b""),
+        lambda folder: (folder / "weight" / "embedding.npy").unlink(),
+        files(embedding=numpy.ones((1, 32))),  # would be repeated for every entry
+        files(embedding=numpy.float64(3)),
+        files(embedding=numpy.ones((256, 32), numpy.float32)),
+        files(last_norm=numpy.array([None] * 32)),
+        state(step="1"),
+        state(step=True),
+        state(step=-1),
+        state(step=None),
+        state(data=None),
+        state(data=5),
+        state(settings=5),
+    ]
+    for number, damage in enumerate(damages):
+        folder = tmp_path / f"bad{number}"
+        shutil.copytree(good, folder)
+        damage(folder)
+        code, words = run_alone("--steps", 2, "--resume", folder)
+        assert (code, words.startswith("train_gpt.py: ")) == (2, True), number
+    assert run_alone("--steps", 2, "--resume", good) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["--layout tp=2", "--layout dp=0", "--heads 0", "--resume no", "--json /no/1", "--json /", "--learning-rate nan"],
+)
 def test_the_command_says_what_it_cannot_use(arguments, capsys, monkeypatch):
     pytest.importorskip("torch")
     from train_gpt.main import main

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from rankatlas import Mesh
 from rankatlas.errors import InputError, RankatlasError, shown
 from rankatlas.live.launch import Launch
+from train_gpt.checkpoint import refuse_to_replace
 from train_gpt.mistakes import MISTAKES
 from train_gpt.settings import Settings, check, mesh_of
 from train_gpt.train import Result, Run, train
@@ -35,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     add = made.add_argument
     add("--layout", action="append", metavar="TEXT", help='such as "pp=2 dp=2 tp=2"; give it again for another run')
     add("--runs", type=Path, metavar="FILE", help="JSON: a list of runs, each with layout, steps, save, resume, …")
-    add("--steps", type=int, help=f"counted from the very beginning; default {Run.steps}")
+    add("--steps", type=_natural, help=f"counted from the very beginning; default {Run.steps}")
     add("--micro-batch", type=int, help="samples; by default as many as keep all stages busy")
     add("--split", choices=("contiguous", "balanced"), help="of the sequence along cp")
     add("--save", metavar="DIR", help="write a checkpoint when the steps are done")
@@ -55,6 +56,12 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _natural(text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of steps from 0 on")
+    return int(text)
+
+
 def runs_of(asked: argparse.Namespace) -> list[tuple[Run, dict[str, Any]]]:
     """The runs that are asked for, each with what it sets otherwise in `Settings`.  Raises InputError."""
     known = [field.name for field in fields(Run)]
@@ -64,7 +71,7 @@ def runs_of(asked: argparse.Namespace) -> list[tuple[Run, dict[str, Any]]]:
     if asked.runs:
         try:
             listed = json.loads(asked.runs.read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{asked.runs} cannot be read as JSON: {error}") from None
         if not isinstance(listed, list) or not all(isinstance(one, dict) and "layout" in one for one in listed):
             raise InputError(f'{asked.runs} must be a list of runs, such as [{{"layout": "pp=2 dp=2 tp=2"}}]')
@@ -91,6 +98,8 @@ def _refuse_strange(one: dict[str, Any], kinds: dict[str, type]) -> None:
     for name, value in one.items():
         if type(value) is not kinds[name] and (kinds[name], type(value)) != (float, int):
             raise InputError(f"{name} of a run is of type {kinds[name].__name__}, not {shown(value)}")
+    if one.get("steps", 0) < 0:
+        raise InputError(f"steps of a run is {one['steps']}; it must be 0 or more")
     if one.get("mistake") not in (None, *MISTAKES):
         raise InputError(f"there is no mistake {shown(one['mistake'])}; there are {', '.join(MISTAKES)}")
 
@@ -126,6 +135,10 @@ def _run(asked: argparse.Namespace) -> int:
         work = [(run, mesh_of(run.layout, world), settings_of(asked, otherwise)) for run, otherwise in runs_of(asked)]
         for run, mesh, settings in work:
             check(settings, mesh, run.micro_batch, run.split)
+            if run.save is not None:
+                refuse_to_replace(run.save)
+        if asked.json and not (asked.json.name and asked.json.parent.is_dir() and not asked.json.is_dir()):
+            raise InputError(f"--json {shown(str(asked.json))} is no file that can be written; name one in a directory")
         if world > 1:
             dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=SECONDS))
         told: list[dict[str, Any]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from rankatlas import Mesh, parse_mesh
@@ -80,6 +81,9 @@ def check(settings: Settings, mesh: Mesh, micro_batch: int | None = None, split:
         raise InputError(f"a vocabulary of {settings.vocabulary} does not hold the {BYTES} values of a byte")
     if not 0 <= settings.dropout < 1:
         raise InputError(f"dropout is a probability from 0 to below 1, not {settings.dropout}")
+    for name in ("learning_rate", "clip"):
+        if not 0 < getattr(settings, name) < math.inf:
+            raise InputError(f"{name} is a number above 0, not {getattr(settings, name)}")
     if settings.hidden % settings.heads:
         raise InputError(f"hidden size {settings.hidden} is not divided by {settings.heads} heads")
     _divides(mesh, "layers", settings.layers, ("pp",))

@@ -185,6 +185,7 @@ def open_plan(engine: MakesGroups, plan: CreationPlan, wait: float) -> Handles:
         raise InputError(
             f"groups are opened from a CreationPlan, not from {shown(plan)}; CreationPlan(mesh, [('tp',)])"
         )
+    wait = import_module(_JOBS).seconds_given(wait, "wait")
     agreement = import_module(_AGREEMENT).agree(
         plan.layout,
         extra={"axes": list(map(label, plan.axes)), "plan": plan.fingerprint(), **engine.said()},

@@ -12,9 +12,9 @@ import paddle.distributed as dist
 from paddle.distributed import collective
 
 from rankatlas.adapters.paddle_job import PaddleStore
-from rankatlas.errors import JobError
+from rankatlas.errors import InputError, JobError, shown
 
-_TRIES = 5  # to find a port that is still free when the store takes it
+_LONGEST = 1_000_000  # seconds
 
 
 @contextmanager
@@ -27,11 +27,13 @@ def separate_stores(seconds: float = 60) -> Iterator[None]:
 
     Cost: a socket per group in its first member, which serves the store, and two messages to the store of the job.
 
-    Raises JobError where the first member of a group does not come within `seconds`.
+    Raises JobError where the first member of a group does not come within `seconds`, InputError for no such number.
 
         with separate_stores():
             fleet.init(is_collective=True, strategy=strategy)
     """
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= _LONGEST:
+        raise InputError(f"seconds to wait are a number above 0 and at most {_LONGEST:,}, not {shown(seconds)}")
     paddles = collective._new_process_group_impl
 
     def with_a_store(backend: str, store: Any, rank: int, world_size: int, *rest: Any, **options: Any) -> Any:
@@ -63,16 +65,16 @@ def _own_store(job: PaddleStore, number: int, serves: bool, seconds: float) -> A
 
 
 def _served(host: str) -> tuple[int, Any]:
-    for left in reversed(range(_TRIES)):
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            port = probe.getsockname()[1]
-        try:
-            return port, _store(host, port, serves=True)
-        except (RuntimeError, SystemError, ValueError) as error:  # somebody else was quicker
-            if not left:
-                raise JobError(f"no store could be served at {host}: {error}") from None
-    raise AssertionError("unreachable")
+    """A port and the store that is served there.
+
+    Paddle ends the process where the port is taken, so it is held until the store has it: a socket that only asks for
+    its address to be reused lets the store listen there, and keeps everybody from being given it meanwhile.
+    """
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("", 0))
+        port = held.getsockname()[1]
+        return port, _store(host, port, serves=True)
 
 
 def _store(host: str, port: int, *, serves: bool) -> Any:

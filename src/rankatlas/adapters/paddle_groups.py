@@ -114,6 +114,9 @@ def open_groups(
     """
     if timeout is not None and not isinstance(timeout, timedelta):
         raise InputError(f"timeout is a timedelta, as for paddle.distributed.new_group, not {shown(timeout)}")
+    known = collective._valid_backend_list
+    if backend is not None and backend not in known:  # Paddle would refuse on the members only
+        raise InputError(f"backend is one that Paddle has, {', '.join(known)}, not {shown(backend)}")
     return open_plan(PaddleGroups(backend, timeout), plan, wait)
 
 

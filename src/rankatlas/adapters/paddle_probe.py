@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import faulthandler
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import paddle
@@ -13,6 +16,24 @@ from rankatlas.adapters.opening import Handles
 from rankatlas.adapters.paddle_audit import PaddleReader
 from rankatlas.adapters.paddle_groups import open_groups
 from rankatlas.creation import CreationPlan
+from rankatlas.errors import JobError
+
+_LATER = 2.0  # seconds beyond the timeout, at which the others have told of it
+
+
+@contextmanager
+def _ended_after(seconds: float) -> Iterator[None]:
+    """End the process, with code 1, if the block takes longer.
+
+    While Paddle's rank 0 waits for the others to reach its store, no other thread of Python runs there, nor a signal's
+    handler.  Whoever has reached the store tells that the start failed.
+    """
+    with open(os.devnull, "w") as nowhere:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
 
 class Engine:
@@ -20,11 +41,20 @@ class Engine:
 
     name = "paddle"
 
+    def meet(self, rank: int, world_size: int, timeout: float) -> None:
+        """None: Paddle's store is there once all ranks have come."""
+
     def start(self, timeout: float) -> None:
         """By the variables of Paddle's launcher."""
         if not paddle.device.is_compiled_with_cuda():
             paddle.device.set_device("cpu")
-        dist.init_parallel_env()
+        with _ended_after(timeout + _LATER):
+            dist.init_parallel_env()
+        if not dist.is_initialized():
+            raise JobError(
+                "Paddle makes no job of one process, nor of processes that another launcher started; start 2 or more by"
+                " python -m paddle.distributed.launch --nproc_per_node 8 -m rankatlas probe LAYOUT --engine paddle"
+            )
         self._reader = PaddleReader()
 
     def open(self, plan: CreationPlan, timeout: float, wait: float) -> Handles:

@@ -176,7 +176,8 @@ def open_groups(
 
     Cost: one agreement, then O(sets of axes) calls, each O(members).
 
-    Raises LayoutMismatch, RankSilent, JobError as `live.agree`; InputError for something that is no plan.
+    Raises LayoutMismatch, RankSilent, JobError as `live.agree`; InputError for something that is no plan, a backend
+    that torch does not have here, a timeout that is none, or options of other groups.
 
         plan = CreationPlan("pp=2 dp=2 tp=2", ["tp", "dp", "pp"])
         with open_groups(plan) as handles:
@@ -188,13 +189,27 @@ def open_groups(
             raise InputError(
                 f"options name {shown(unknown[0])}, which is no group of this plan; it has {', '.join(plan.names)}"
             )
+    _refuse_unknown(backend)
     return open_plan(TorchGroups(backend, _seconds(timeout), options), plan, wait)
+
+
+def _refuse_unknown(backend: object) -> None:
+    """Raise InputError for a backend torch does not have: refused by torch, some ranks would have counted a group."""
+    if backend is None:
+        return
+    parts = str(backend).split(",") if isinstance(backend, str) else [""]
+    names = [part.rpartition(":")[2] for part in parts]  # of "cpu:gloo,cuda:nccl", too
+    if not all(name and dist.is_backend_available(name) for name in names):
+        known = [name for name in dist.Backend.backend_list[1:] if dist.is_backend_available(name)]  # 0: undefined
+        raise InputError(f"backend is one that torch has here, {', '.join(known)}, not {shown(backend)}")
 
 
 def _seconds(timeout: timedelta | float | None) -> timedelta | None:
     if timeout is None:
         return None
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if hasattr(seconds, "item") and hasattr(seconds, "dtype"):  # numpy's
+        seconds = seconds.item()
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0.001 <= seconds < 10**8:
         raise InputError(
             f"timeout is a number of seconds from 0.001 to 10^8, or a timedelta of as many, not {shown(timeout)}"

@@ -13,7 +13,9 @@ import torch.distributed as dist
 from rankatlas.adapters.opening import Handles
 from rankatlas.adapters.torch_audit import TorchReader
 from rankatlas.adapters.torch_groups import open_groups
+from rankatlas.adapters.torch_job import TorchStore
 from rankatlas.creation import CreationPlan
+from rankatlas.errors import JobError, shown
 
 
 class Engine:
@@ -21,15 +23,50 @@ class Engine:
 
     name = "torch"
 
+    def meet(self, rank: int, world_size: int, timeout: float) -> TorchStore:
+        """The store that MASTER_ADDR and MASTER_PORT name; rank 0 keeps it, unless the launcher does.
+
+        torch would wait here for all ranks, and nobody could ask who is missing.
+        """
+        host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
+        if not host or not (port.isascii() and port.isdecimal() and int(port) < 2**16):
+            raise JobError(
+                f"torch's store is at MASTER_ADDR and MASTER_PORT, which are {shown(host)} and {shown(port)}; start by"
+                " torchrun, or set both, on every rank those of rank 0"
+            )
+        self._rank, self._world_size = rank, world_size
+        keeps = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True)
+
+        def connected(keeps: bool) -> Any:
+            return dist.TCPStore(  # type: ignore[attr-defined]
+                host,
+                int(port),
+                world_size,
+                keeps,
+                timeout=timedelta(seconds=timeout),
+                wait_for_workers=False,
+                multi_tenant=True,
+            )
+
+        self._store = connected(keeps)
+        # A connection that waits for a key answers nobody else: torch has one, and whoever calls the roll another.
+        return TorchStore(connected(False))
+
     def start(self, timeout: float) -> None:
-        """By the variables of torchrun."""
+        """Over the store."""
         torch.set_num_threads(1)
         self._device = "cpu"
         if torch.cuda.is_available():
             self._device = f"cuda:{int(os.environ.get('LOCAL_RANK', '0'))}"
             torch.cuda.set_device(self._device)
         backend = "gloo" if self._device == "cpu" else "nccl"
-        dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+        dist.init_process_group(
+            backend,
+            timeout=timedelta(seconds=timeout),
+            store=self._store,
+            rank=self._rank,
+            world_size=self._world_size,
+        )
         self._reader = TorchReader()
 
     def open(self, plan: CreationPlan, timeout: float, wait: float) -> Handles:

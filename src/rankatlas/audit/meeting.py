@@ -17,8 +17,14 @@ _LONGEST = 400  # characters of a refusal
 _SHOWN = 8
 
 
-def together(reader: ReadsTensors, handles: Any, what: str, prepare: Callable[[], _T]) -> _T:
-    """What `prepare` returns, once it has on every rank.
+def together(
+    reader: ReadsTensors,
+    handles: Any,
+    what: str,
+    prepare: Callable[[], _T],
+    alike: Callable[[_T], str] = lambda prepared: "",
+) -> _T:
+    """What `prepare` returns, once it has on every rank; `alike` says what of it must be the same on all.
 
     A refusal is exchanged before anything else, for ranks that go on alone would wait for ever.  Cost: one all-gather
     of two numbers over all ranks.  Raises what `prepare` raises, InputError where the ranks audit different things or
@@ -30,11 +36,13 @@ def together(reader: ReadsTensors, handles: Any, what: str, prepare: Callable[[]
         prepared.append(prepare())
     except RankatlasError as error:
         refusal = error
-    except (RuntimeError, TypeError, ValueError) as error:  # of a framework, about a tensor that has no bytes
-        refusal = InputError(f"this cannot be audited: {shown(str(error))}; leave it out, or make it dense")
+    except Exception as error:  # of a framework, about a tensor that has no bytes, or of what tensors are taken from
+        told = shown(str(error)) if str(error) else "no message"
+        refusal = InputError(f"this cannot be audited: {type(error).__name__}: {told}; leave it out, or make it dense")
         refusal.__cause__ = error
     plan = getattr(handles, "plan", None)
-    way = f"{what}, {f'over the groups of plan {plan.fingerprint()[:16]}' if plan else 'over all ranks'}"
+    also = alike(prepared[0]) if prepared else ""
+    way = f"{what}{also}, {f'over the groups of plan {plan.fingerprint()[:16]}' if plan else 'over all ranks'}"
     mode = signed(blake2b(way.encode(), digest_size=8).digest())
     heads = reader.gather(reader.world(), [int(refusal is not None), mode])
     if any(head[0] for head in heads):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from zlib import crc32
 
 from rankatlas.audit.compare import (
     Groups,
@@ -67,27 +66,17 @@ def audit_replicas(
     def prepare() -> tuple[Places, int]:
         tensors = tensors_given(named_tensors, reader)
         meant = layouts_given(layouts, tensors, reader)
-        things = [thing_of(reader, name, meant[name], tensor) for name, tensor in tensors.items()]
         ties = Ties(tied, reader.world_size)
+        things = [thing_of(reader, name, meant[name], tensor) for name, tensor in tensors.items()]
         return Places(reader, things, handles, ties), sum(size_of(reader, tensor) for tensor in tensors.values())
 
-    return compared("replicas", reader, handles, prepare, _told(tied))
+    return compared("replicas", reader, handles, prepare)
 
 
-def _told(tied: Any) -> str:
-    """In few words what all ranks give alike, whatever its size."""
-    return f", tied: {shown(tied)} ({crc32(repr(tied).encode()):08x})" if tied else ""
-
-
-def compared(
-    what: str, reader: ReadsTensors, handles: Any, prepare: Callable[[], tuple[Places, int]], same: str = ""
-) -> AuditReport:
-    """The report of an audit whose places, and the bytes read for them, `prepare` finds on every rank.
-
-    `same` is what all ranks must give alike.
-    """
+def compared(what: str, reader: ReadsTensors, handles: Any, prepare: Callable[[], tuple[Places, int]]) -> AuditReport:
+    """The report of an audit whose places, and the bytes read for them, `prepare` finds on every rank."""
     started = time.monotonic()
-    places, size = together(reader, handles, what + same, prepare)
+    places, size = together(reader, handles, what, prepare, lambda prepared: prepared[0].ties.told())
     return AuditReport(
         what,
         compare(reader, places),

@@ -8,6 +8,7 @@ from typing import Any
 from rankatlas.errors import AuditError, shown
 
 _SHOWN = 8
+_LONGEST = 200  # characters of a name
 
 
 class Finding:
@@ -49,7 +50,9 @@ class Finding:
         along = f" along {'+'.join(self.axes)}" if self.axes else ""
         by = "" if self.amount is None else f" by up to {self.amount:.3g}"
         by += f" ({self.how})" if self.how else ""
-        return f"{self.name}: {self.kind}{along}{by} on {_ranks(self.odd_ranks)} of {shown(self.ranks)}"
+        plain = self.name.isprintable() and len(self.name) <= _LONGEST
+        name = self.name if plain else shown(self.name)  # a line for a log is one line
+        return f"{name}: {self.kind}{along}{by} on {_ranks(self.odd_ranks)} of {shown(self.ranks)}"
 
     def __repr__(self) -> str:
         return f"Finding({str(self)!r})"
@@ -104,7 +107,7 @@ class AuditReport:
             return f"{self.what}: {self.checked:,} compared, all as they should be {cost}{left}"
         told = "; ".join(map(str, self.findings[:_SHOWN]))
         more = f"; {len(self.findings) - _SHOWN} more" if len(self.findings) > _SHOWN else ""
-        of = f" of {self.checked:,}" if self.checked else ""
+        of = f" of {self.checked:,}" if self.checked >= len(self.findings) else ""  # others may hold more things
         return f"{self.what}: {len(self.findings):,}{of} are wrong {cost}: {told}{more}{left}"
 
     def raise_if_bad(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
+from zlib import crc32
 
 from rankatlas.creation.partial import PartialSet, refuse_ranks_outside
 from rankatlas.errors import HandleError, InputError, shown
@@ -12,6 +14,7 @@ from rankatlas.errors import HandleError, InputError, shown
 class Ties:
     """Name of a tensor → groups of ranks whose copies of it must be equal, whatever its layout says of them.
 
+    A name without groups is none: in a pipeline of one stage nothing is tied.
     Raises InputError for something else, and RankError for a rank the job does not have.
     """
 
@@ -24,11 +27,18 @@ class Ties:
         for name, groups in (given or {}).items():
             if not isinstance(name, str):
                 raise InputError(f"tied is by the names of tensors; got {shown(name)}")
-            self._sets[name] = PartialSet("tied", groups)
+            made = PartialSet("tied", groups)
+            if made.groups:
+                self._sets[str(name)] = made
         refuse_ranks_outside(self._sets.values(), 0, lambda rank: rank < world_size, f"the job of {world_size} ranks")
 
     def __contains__(self, name: str) -> bool:
         return name in self._sets
+
+    def told(self) -> str:
+        """What all ranks must give alike, in few words whatever its size; "" for nothing."""
+        given = {name: sorted(self.groups(name)) for name in sorted(self._sets)}
+        return f", tied: {shown(given)} ({crc32(json.dumps(given).encode()):08x})" if given else ""
 
     def groups(self, name: str) -> list[list[int]]:
         """The groups that hold `name`."""

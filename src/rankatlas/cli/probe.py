@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -15,6 +17,7 @@ from rankatlas.cli.groups import TakesAxes, axis_sets
 from rankatlas.cli.streams import say
 from rankatlas.creation import CreationPlan
 from rankatlas.errors import InputError, JobError, ProbeError, RankatlasError, shown
+from rankatlas.live.jobs import is_of_world
 from rankatlas.live.launch import Launch
 from rankatlas.live.probe import ENGINES, Probe
 from rankatlas.views.text import members, table_lines
@@ -62,13 +65,16 @@ def command(
     try:
         launch = Launch.detect()
     except RankatlasError as error:
-        raise JobError(f"{error}\nstart a probe as: torchrun --nproc-per-node 8 -m rankatlas probe LAYOUT") from None
+        hint = "a probe runs in every process of a job: torchrun --nproc-per-node 8 -m rankatlas probe LAYOUT"
+        raise JobError(f"{hint}\n{error}") from None  # first, for the other lines may be cut
+    if math.isnan(timeout):  # which is in every range
+        raise InputError("--timeout is a number of seconds from 1 to 86400, not nan")
     probe = None
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # its warnings of a lost peer bury what is said here
     signal.signal(signal.SIGTERM, _end)
     try:
         layout = read(words, format, world_size or launch.world_size).layout
-        if (layout.first_rank, layout.world_size) != (0, launch.world_size):
+        if not is_of_world(layout, launch.world_size):
             raise InputError(
                 f"{layout} has {layout.world_size} ranks from {layout.first_rank}, and this job has"
                 f" {launch.world_size} from 0; start as many processes as the layout has ranks"
@@ -84,33 +90,49 @@ def command(
             local=launch.local_rank or 0,
         )
         facts = probe.run()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends the last ranks when the first leaves with 1
+        if launch.rank == 0:
+            say(json_text(facts) if as_json else "\n".join(_lines(facts)))
+        _leave(0 if facts["ok"] else 1)
     except KeyboardInterrupt:
         _leave(130, "interrupted" if launch.rank == 0 else "")
     except (_Ended, ProbeError) as error:
+        _end_quietly()
         if probe is None:
-            _leave(1, "")
+            _leave(1)
         fault = error if isinstance(error, ProbeError) else probe.lost("the launcher ended this process")
         _leave(1, f"rankatlas: {fault}" if probe.speaks(fault) else "")
     except RankatlasError:
         if launch.rank == 0:
             raise
-        _leave(2, "")  # all ranks have the same to say
-    if launch.rank == 0:
-        say(json_text(facts) if as_json else "\n".join(_lines(facts)))
-    _leave(0 if facts["ok"] else 1, "")
+        _leave(2)  # all ranks have the same to say
 
 
 def _end(number: int, frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _end_quietly()
     raise _Ended
 
 
-def _leave(code: int, message: str) -> NoReturn:
+def _end_quietly() -> None:
+    """Requests to end come again while this process is ending: by then none is an exception any more."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _leave(code: int, message: str = "") -> NoReturn:
     """End at once: threads that wait in a collective, and those of the frameworks, would keep the process."""
-    if message:
-        say(message, err=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        if message:
+            say(message, err=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        pass  # nobody reads on
+    except OSError as error:
+        code = 2
+        with suppress(OSError):
+            print(f"rankatlas: the report cannot be written: {error.strerror}", file=sys.stderr, flush=True)
     os._exit(code)
 
 

@@ -9,7 +9,7 @@ from rankatlas.errors import InputError, IntegerError, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeGuard
 
 _MOST_BITS = 128  # no rank, size or seed is longer; much longer ones could not even be printed
 
@@ -49,10 +49,20 @@ def in_order(values: object, what: str) -> tuple[Any, ...]:
     >>> in_order(["dp", "tp"], "order")
     ('dp', 'tp')
     """
-    if isinstance(values, (set, frozenset, str, bytes, bytearray)) or not isinstance(values, Iterable):
+    if isinstance(values, (set, frozenset)) or not is_list(values):
         why = "which has no order" if isinstance(values, (set, frozenset)) else f"a {type(values).__name__}"
         raise InputError(f"{what} must be a list or tuple, not {shown(values)}, {why}")
     return tuple(values)
+
+
+def is_list(values: object) -> TypeGuard[Iterable[Any]]:
+    """Whether `values` are several things rather than one: not text, nor an array without dimensions.
+
+    >>> is_list([1, 2]), is_list(range(2)), is_list("12"), is_list(1)
+    (True, True, False, False)
+    """
+    text = isinstance(values, (str, bytes, bytearray))
+    return isinstance(values, Iterable) and not text and getattr(values, "ndim", 1) != 0
 
 
 def axis_names(axes: object, what: str) -> tuple[str, ...]:

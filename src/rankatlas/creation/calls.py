@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from rankatlas.core import Mesh
-from rankatlas.core.border import as_int, in_order
+from rankatlas.core.border import as_int, in_order, is_list
 from rankatlas.creation.families import Family
 from rankatlas.creation.plan import CreationPlan
 from rankatlas.errors import CreationOrderError, InputError, shown
@@ -77,9 +77,7 @@ def _rank(given: object) -> int:
 
 def _call(given: object, rank: int) -> Call:
     parts = in_order(given, f"a call of rank {rank}")
-    several = bool(parts) and not any(
-        isinstance(part, (int, str, bytes)) or hasattr(part, "__index__") for part in parts
-    )
+    several = bool(parts) and all(map(is_list, parts))
     groups = parts if several else (parts,)
     made = tuple(
         tuple(as_int(member, f"a member in a call of rank {rank}") for member in in_order(group, "a group"))

@@ -68,9 +68,8 @@ def _finder(members: Any) -> Any:
         return _of_plan(members)
     if not isinstance(members, Mapping):
         raise InputError(f"members is a CreationPlan, or a dict that says who is in which group, not {shown(members)}")
-    by_rank = all(_is_number(key) or type(key) is int for key in members)
-    if by_rank:
-        table = {_rank(key): value for key, value in members.items()}
+    if not any(isinstance(key, str) and not _is_number(key) for key in members):
+        table = _by_rank(members)
         return lambda name, rank: (_named(name), _checked(table.get(rank), name, rank))
     tables = {name: _table(name, groups) for name, groups in members.items()}
     return lambda name, rank: (_named(name), _checked(tables.get(name, {}).get(rank), name, rank))
@@ -78,16 +77,22 @@ def _finder(members: Any) -> Any:
 
 def _table(name: object, groups: Any) -> dict[int, Any]:
     if isinstance(groups, Mapping):
-        return {_rank(rank): group for rank, group in groups.items()}
+        return _by_rank(groups)
     found: dict[int, Any] = {}
-    for group in in_order(groups, f"the groups of {shown(name)}"):
-        for rank in in_order(group, f"a group of {shown(name)}"):
+    for given in in_order(groups, f"the groups of {shown(name)}"):
+        group = in_order(given, f"a group of {shown(name)}")
+        for rank in group:
             if found.get(as_int(rank, "a rank")) is group:
                 raise InputError(f"a group of {shown(name)} has rank {rank} twice: {shown(group)}; list each rank once")
             if rank in found:
                 raise InputError(f"rank {rank} is in two groups of {shown(name)}; give them two names")
             found[rank] = group
     return found
+
+
+def _by_rank(groups: Mapping[Any, Any]) -> dict[int, Any]:
+    """Rank → its group, read once, for a generator has no second time."""
+    return {_rank(rank): None if group is None else in_order(group, "a group") for rank, group in groups.items()}
 
 
 def _of_plan(plan: CreationPlan) -> Any:

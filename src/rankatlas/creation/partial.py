@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rankatlas.core import Mesh
-from rankatlas.core.border import as_int, in_order
+from rankatlas.core.border import as_int, in_order, is_list
 from rankatlas.errors import InputError, RankError, shown
 
 TYPE_CHECKING = False
@@ -83,7 +83,7 @@ def _named(one: object, place: int) -> tuple[object, object]:
         return one[0], one[1]
     groups = in_order(one, "a partial set")
     # A single group is a list of ranks, a set of them a list of lists.
-    alone = groups and all(isinstance(rank, int) for rank in groups)
+    alone = groups and not any(map(is_list, groups))
     return f"partial {place}", [groups] if alone else groups
 
 
@@ -104,11 +104,12 @@ def refuse_ranks_outside(sets: Iterable[PartialSet], first: int, covers: Any, wh
 def first_and_last(mesh: Mesh, axis: str = "pp") -> list[list[int]]:
     """The first and the last rank of every group along `axis`: who shares an embedding.  Cost: O(groups).
 
-    No groups where `axis` has size 1.  Raises UnknownAxisError, InputError beyond 2^22 ranks.
+    No groups where `axis` has size 1.  Raises UnknownAxisError, InputError (no mesh, or beyond 2^22 ranks).
 
     >>> first_and_last(Mesh(pp=4, tp=2))
     [[0, 6], [1, 7]]
     """
+    _refuse_others(mesh)
     if mesh.size(axis) == 1:
         return []
     _refuse_many(mesh)
@@ -118,14 +119,22 @@ def first_and_last(mesh: Mesh, axis: str = "pp") -> list[list[int]]:
 def neighbours(mesh: Mesh, axis: str = "pp", *, around: bool = False) -> list[list[int]]:
     """Every pair of neighbours along `axis`, stage by stage; with `around` also the last with the first.
 
-    Cost: O(world).  Raises UnknownAxisError, InputError beyond 2^22 ranks.
+    Cost: O(world).  Raises UnknownAxisError, InputError (no mesh, or beyond 2^22 ranks).
 
     >>> neighbours(Mesh(pp=3, tp=2))
     [[0, 2], [1, 3], [2, 4], [3, 5]]
     """
+    _refuse_others(mesh)
     mesh.size(axis)
     _refuse_many(mesh)
     return list(_pairs(mesh, axis, around))
+
+
+def _refuse_others(mesh: object) -> None:
+    if not isinstance(mesh, Mesh):
+        raise InputError(
+            f"stages are those of a Mesh, not of {shown(mesh)}; give parse_mesh of notation, or a chart of an atlas"
+        )
 
 
 def _refuse_many(mesh: Mesh) -> None:

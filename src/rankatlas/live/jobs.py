@@ -88,12 +88,12 @@ def current_job(engine: str | None = None, *, groups: bool = True) -> JobAdapter
     )
 
 
-def seconds_given(timeout: object) -> float:
-    """A timeout in seconds.  Raises JobError unless it is a number above 0 and at most 10^6."""
+def seconds_given(timeout: object, name: str = "timeout") -> float:
+    """A timeout in seconds, whose name is told.  Raises JobError unless it is a number above 0 and at most 10^6."""
     number = timeout.item() if hasattr(timeout, "item") and hasattr(timeout, "dtype") else timeout  # numpy's
     if isinstance(number, (int, float)) and not isinstance(number, bool) and 0 < number <= _LONGEST:
         return float(number)
-    raise JobError(f"timeout is a number of seconds above 0 and at most {_LONGEST:,}, not {shown(timeout)}")
+    raise JobError(f"{name} is a number of seconds above 0 and at most {_LONGEST:,}, not {shown(timeout)}")
 
 
 def layout_given(expect: Mesh | Atlas | str | None) -> Mesh | Atlas | None:
@@ -107,7 +107,13 @@ def layout_given(expect: Mesh | Atlas | str | None) -> Mesh | Atlas | None:
 
 def is_of_world(layout: Mesh | Atlas | None, world_size: int) -> bool:
     """Whether a layout, where there is one, has the ranks 0 … world_size − 1."""
-    return layout is None or (layout.first_rank, layout.world_size) == (0, world_size)
+    return layout is None or (layout.first_rank, layout.world_size, _end_of(layout)) == (0, world_size, world_size)
+
+
+def _end_of(layout: Mesh | Atlas) -> int:
+    """One more than the last rank; the charts of an atlas may leave gaps."""
+    charts = [layout] if isinstance(layout, Mesh) else layout.charts.values()
+    return max(mesh.first_rank + mesh.world_size for mesh in charts)
 
 
 def refuse_other_world(layout: object, world_size: int) -> None:
@@ -116,7 +122,8 @@ def refuse_other_world(layout: object, world_size: int) -> None:
         layout = parse_layout(layout)
     if isinstance(layout, (Mesh, Atlas)) and not is_of_world(layout, world_size):
         first, count = layout.first_rank, layout.world_size
-        raise JobError(f"{layout} has {count} ranks, {first} to {first + count - 1}; this job has {world_size}, from 0")
+        last = _end_of(layout) - 1
+        raise JobError(f"{layout} has {count} ranks, {first} to {last}; this job has {world_size}, from 0")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -30,6 +31,9 @@ class Probes(Protocol):
     """What a probe needs of a framework."""
 
     name: str
+
+    def meet(self, rank: int, world_size: int, timeout: float) -> Store | None:
+        """The store of the job, where it can be asked before all ranks have come."""
 
     def start(self, timeout: float) -> None:
         """Initialise the job as the launcher described it."""
@@ -77,13 +81,19 @@ class Probe:
         self.plan = plan
         self.rank = rank
         self._local = local
-        self._engine: Probes = import_module(ENGINES[engine]).Engine()
+        try:
+            self._engine: Probes = import_module(ENGINES[engine]).Engine()
+        except ImportError as error:
+            raise JobError(
+                f"a probe with {engine} needs {engine} in {sys.executable}: {error}; install it there, or give --engine"
+            ) from None
         self._sizes, self._turns, self._timeout = tuple(sizes), turns, timeout
-        self._during = "the start of the job"
+        self._during = "reaching the store of the job, which rank 0 or the launcher keeps,"
         self._moved = time.monotonic()
         self._limit = timeout
         self._store: Store | None = None
         self._told: dict[int, str] = {}
+        self._listens = False
 
     def run(self) -> dict[str, Any]:
         """Everything, in a thread: collectives hold no ear for signals, and a peer that hangs for no timeout either.
@@ -127,21 +137,26 @@ class Probe:
                 ranks=list(known),
                 during=during,
             )
+        first = ""
         try:
-            silent = within(2 * _ANSWER + _STORE, lambda stop: self._silent(store, stop))
+            silent, first = within(2 * _ANSWER + _STORE, lambda stop: self._silent(store, stop, why))
         except (OSError, RuntimeError, RankSilent):
             # Whoever keeps the store takes it along: rank 0, unless the launcher keeps it.
             silent = [0] if self.rank else list(known)
             why = f"{why}; the store of the job is gone, too, or hangs, which rank 0 keeps, or the launcher"
         if not silent:
-            return ProbeError(f"{during} failed: {why}; all {world} ranks still answer", ranks=[], during=during)
+            return ProbeError(
+                f"{first or f'{during} failed: {why}'}; all {world} ranks still answer", ranks=[], during=during
+            )
         who = ", ".join(
             f"rank {rank} ({self._told.get(rank, 'where it ran is not known')})" for rank in silent[:_SHOWN]
         )
         more = f" and {len(silent) - _SHOWN} more" if len(silent) > _SHOWN else ""
         them = "it" if len(silent) == 1 else "them"
+        # Where nobody can listen beside a collective, those that wait in one are silent, too: what failed says more.
+        before = "" if store.threads or not first or f" failed on rank {self.rank}: " in first else f"; before, {first}"
         return ProbeError(
-            f"{who}{more} died or hangs: {during} ended without {them} ({why})", ranks=silent, during=during
+            f"{who}{more} died or hangs: {during} ended without {them} ({why}){before}", ranks=silent, during=during
         )
 
     def speaks(self, error: ProbeError) -> bool:
@@ -151,9 +166,14 @@ class Probe:
         left = [rank for rank in range(self.plan.layout.world_size) if rank not in error.ranks]
         return not left or self.rank == left[0]
 
-    def _silent(self, store: Store, stop: Event) -> list[int]:
-        """The ranks that do not say within a moment that they are left, or have left in order before."""
+    def _silent(self, store: Store, stop: Event, why: str) -> tuple[list[int], str]:
+        """The ranks that do not say within a moment that they are left, or have left in order before.
+
+        And what failed first, on which rank: the others hear only that its connections are closed.
+        """
         world = self.plan.layout.world_size
+        if store.count(f"{_PREFIX}/failures") == 1:
+            store.set(f"{_PREFIX}/first", f"{self._during} failed on rank {self.rank}: {why}".encode())
         store.set(f"{_PREFIX}/roll", b"1")
         store.set(f"{_PREFIX}/left/{self.rank}", b"1")
         deadline = time.monotonic() + _ANSWER
@@ -170,9 +190,10 @@ class Probe:
         for rank in silent[:_SHOWN]:
             if store.has(f"{_PREFIX}/who/{rank}"):
                 self._told[rank] = store.get(f"{_PREFIX}/who/{rank}").decode()
+        first = store.get(f"{_PREFIX}/first").decode() if store.has(f"{_PREFIX}/first") else ""
         if self.rank == 0:
             time.sleep(_ANSWER / 2)  # the others may still be asking the store, which mostly is here
-        return silent
+        return silent, first
 
     def _answer_the_roll(self, store: Store) -> None:
         """Say that this rank is left as soon as somebody asks; a rank may notice a loss much later than another one."""
@@ -191,15 +212,15 @@ class Probe:
         self._moved = time.monotonic()
 
     def _all(self) -> dict[str, Any]:
-        engine = self._engine
+        engine, host = self._engine, socket.gethostname()
+        self._store = store = engine.meet(self.rank, self.plan.layout.world_size, self._timeout)
+        self._introduce(f"host {host}")
+        self._at("the start of the job")
         engine.start(self._timeout)
         job = current_job(engine.name)
-        self._store = job.store()
-        place = {"rank": self.rank, "host": socket.gethostname(), "local_rank": self._local, "device": job.device()}
-        if self._store is not None:
-            if self._store.threads:
-                Thread(target=self._answer_the_roll, args=(self._store,), name="rankatlas roll", daemon=True).start()
-            self._store.set(f"{_PREFIX}/who/{self.rank}", f"host {place['host']}, device {place['device']}".encode())
+        self._store = store or job.store()
+        place = {"rank": self.rank, "host": host, "local_rank": self._local, "device": job.device()}
+        self._introduce(f"host {host}, device {place['device']}")
         self._at("opening the groups")
         # The agreement names who is missing, and must have ended before this step has.
         wait = self._timeout / 3
@@ -215,6 +236,16 @@ class Probe:
         if self._store is not None:
             self._store.set(f"{_PREFIX}/left/{self.rank}", b"1")  # in order: nobody may count this rank as dead
         return report(self.plan, engine.name, engine.backend(), everybody)
+
+    def _introduce(self, who: str) -> None:
+        """Say in the store, as soon as there is one, who this rank is, and listen from the first time on."""
+        store = self._store
+        if store is None:
+            return
+        if store.threads and not self._listens:
+            self._listens = True
+            Thread(target=self._answer_the_roll, args=(store,), name="rankatlas roll", daemon=True).start()
+        store.set(f"{_PREFIX}/who/{self.rank}", who.encode())
 
     def _families(self) -> list[Family]:
         return [family for family in self.plan.families if family.size > 1]
