@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import brute
 from rankatlas import Mesh
-from rankatlas.audit import AuditReport, Finding
+from rankatlas.audit import AuditReport, Finding, sets_for
 from rankatlas.audit import engine as engines
 from rankatlas.audit.engine import checksum
 from rankatlas.audit.replicas import Places, audit_replicas
@@ -172,7 +172,10 @@ def test_law_findings_are_those_of_brute_force(data):
             report, _ = answer
             found = {(one.name, one.kind, tuple(one.ranks)) for one in report.findings}
             assert found == (expected[rank] if with_handles else everything)
-            assert report.ok is (not found)
+            assert report.ok is (not everything)
+            assert report.bad_ranks == tuple(
+                other for other, wrong in expected.items() if wrong or (not with_handles and everything)
+            )
             for one in report.findings:
                 assert set(one.odd_ranks) <= set(one.ranks)
                 assert one.odd_ranks
@@ -184,7 +187,7 @@ def test_a_fine_audit_of_copies_costs_one_message_per_group():
     layout = TensorLayout(mesh, ("dp", "tp"))
     tensors = {f"w{number}": numpy.ones(3) * number for number in range(50)}
     said = audited(mesh, layout, lambda rank: tensors, True, ["dp", "tp", "dp+tp"])
-    assert [messages for _, messages in said] == [4] * 8  # and one of all ranks, that nobody refuses
+    assert [messages for _, messages in said] == [5] * 8  # two of all ranks: nobody refuses, nothing is wrong
     assert all(report.ok and report.checked == 50 and report.bytes == 50 * 3 * 8 for report, _ in said)
 
 
@@ -290,9 +293,9 @@ def test_ties_are_what_they_say_and_not_how_they_are_written(with_handles):
 
     layout = TensorLayout(mesh, "dp", "pp")
     for report, _ in audited(
-        mesh, layout, lambda rank: {"a": numpy.ones(2)}, with_handles, partial={"ends": ends}, tied=tied
+        mesh, layout, lambda rank: dict.fromkeys("ab", numpy.ones(2)), with_handles, partial={"ends": ends}, tied=tied
     ):
-        assert (report.ok, report.checked) == (True, 1)
+        assert (report.ok, report.checked) == (True, 2)
 
 
 def test_long_ties_that_differ_in_the_middle_are_told():
@@ -305,6 +308,67 @@ def test_long_ties_that_differ_in_the_middle_are_told():
     for found in audited(mesh, TensorLayout(mesh, "dp", "pp"), lambda rank: {}, False, tied=tied):
         with refused(InputError, "audit differently", "tied"):
             raise found
+
+
+@pytest.mark.parametrize("with_handles", [True, False])
+def test_a_tied_name_that_nobody_holds_is_missing(with_handles):
+    """A misspelt one would be no check at all."""
+    mesh = Mesh(pp=2, dp=2)
+    ends = first_and_last(mesh)
+    how = {"partial": {"ends": ends}, "tied": {"tabel": ends, "table": ends}}
+    tensors = {"table": numpy.ones(2)}
+    for report, _ in audited(mesh, TensorLayout(mesh, "dp", "pp"), lambda rank: tensors, with_handles, **how):
+        assert {(one.kind, one.name) for one in report.findings} == {("missing", "tabel")}
+        assert not report.ok
+    for report, _ in audited(mesh, TensorLayout(mesh, "dp", "pp"), lambda rank: {}, with_handles, **how):
+        assert {(one.kind, one.name) for one in report.findings} == {("missing", "tabel"), ("missing", "table")}
+
+
+def test_one_verdict_for_all_ranks():
+    """Whoever is in another group hears of it, so that nobody goes on alone."""
+    mesh = Mesh(dp=2, tp=2)
+    for rank, (report, _) in enumerate(
+        audited(mesh, TensorLayout(mesh, "tp", "dp"), lambda rank: {"w": numpy.array([rank // 2, rank == 3])}, True)
+    ):
+        assert report.bad_ranks == (2, 3)
+        assert bool(report.findings) == (rank > 1)
+        with pytest.raises(AuditError) as error:
+            report.raise_if_bad()
+        assert "w: copies differ" in str(error.value) if rank > 1 else "wrong on ranks 2, 3" in str(error.value)
+
+
+def test_shards_are_compared_along_what_there_are_groups_for():
+    mesh = Mesh(pp=2, dp=2, tp=2)
+    layout = TensorLayout(mesh, "tp", ("pp", "dp"))
+    for report, _ in audited(mesh, layout, lambda rank: {"mask": numpy.array([rank // 4])}, True, ["tp", "dp", "pp"]):
+        assert {(one.kind, one.axes) for one in report.findings} == {("shards equal", ("dp",))}
+        assert report.notes == (
+            "shards along pp+dp were compared only along pp, dp: the handles have no group for them",
+        )
+        assert report.notes[0] in report.line
+    for report, _ in audited(mesh, layout, lambda rank: {"mask": numpy.array([rank // 4])}, True, ["tp"]):
+        assert report.ok
+        assert "shards along pp+dp were not compared" in report.line
+
+
+def test_equal_shards_are_told_by_what_they_share():
+    mesh = Mesh(dp=6)
+    report = audited(mesh, TensorLayout(mesh, (), "dp"), lambda rank: {"w": numpy.array([rank % 4])}, False)[0][0]
+    assert [one.odd_ranks for one in report.findings] == [[0, 4], [1, 5]]
+
+
+def test_plans_have_what_audits_need():
+    mesh = Mesh(pp=2, dp=2, cp=1, tp=2)
+    layouts = {"weight": TensorLayout(mesh, "dp", ("pp", "tp")), "norm": TensorLayout(mesh, ("dp", "tp"), "pp")}
+    sets = sets_for(layouts)
+    assert sets == [("dp",), ("pp", "tp"), ("dp", "tp"), ("pp",)]
+    values = {name: [layout.shard_index(rank) for rank in range(8)] for name, layout in layouts.items()}
+    said = audited(
+        mesh, layouts, lambda rank: {name: numpy.array([held[rank]]) for name, held in values.items()}, True, sets
+    )
+    assert all(report.ok and not report.notes and report.checked == 2 for report, _ in said)
+    with refused(InputError, "sets_for", "TensorLayout"):
+        sets_for([mesh])
 
 
 @pytest.mark.parametrize("with_handles", [True, False])
@@ -392,8 +456,8 @@ def test_a_report_says_it_in_a_line_and_raises():
     finding = Finding("copies differ", "norm.weight", ("tp",), [0, 1], [1], 0.25)
     report = AuditReport("replicas", [finding], checked=3, bytes=24, seconds=0.5)
     assert report.line == (
-        "replicas: 1 of 3 are wrong (24 bytes, 0.500 s): norm.weight: copies differ along tp by up to 0.25 on rank 1"
-        " of [0, 1]"
+        "replicas: 1 of 3 are wrong (24 bytes, 0.500 s): norm.weight: copies differ along tp by up to 0.25 between"
+        " rank 0 and rank 1"
     )
     with refused(AuditError, "norm.weight", findings=[finding.to_dict()]):
         report.raise_if_bad()

@@ -5,3 +5,4 @@ from rankatlas.audit.random_states import audit_rng as audit_rng
 from rankatlas.audit.replicas import audit_replicas as audit_replicas
 from rankatlas.audit.report import AuditReport as AuditReport
 from rankatlas.audit.report import Finding as Finding
+from rankatlas.audit.sets import sets_for as sets_for

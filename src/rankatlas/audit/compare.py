@@ -22,6 +22,11 @@ Held = dict[int, tuple[int, int]]  # checksum of a name → checksums of shape a
 Groups = Callable[[TensorLayout], Iterable[list[int]]]
 
 
+def key_of(name: str) -> int:
+    """The checksum of a name, by which ranks speak of it."""
+    return signed(blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest())
+
+
 class Thing:
     """Something with a name, a layout and two checksums; `tensor` where there is one that can be measured.
 
@@ -32,7 +37,7 @@ class Thing:
 
     def __init__(self, name: str, layout: TensorLayout, shape: int, value: int, tensor: Any = None) -> None:
         self.name = name
-        self.key = signed(blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest())
+        self.key = key_of(name)
         self.layout = layout
         said = f"{layout.mesh}\n{along(layout, layout.replicated)}\n{along(layout, layout.sharded)}"
         self.meant = signed(blake2b(said.encode(), digest_size=8).digest())
@@ -138,15 +143,29 @@ def differing(
     return found
 
 
-def equal_shards(things: list[Thing], held: Mapping[int, Held], groups: Groups) -> list[Finding]:
-    """What is equal among shards that must all differ; a rank without such a thing is none of them."""
+def held_by_nobody(
+    names: Iterable[str], held: Mapping[int, Held], groups: Callable[[str], list[list[int]]]
+) -> list[Finding]:
+    """Names that a whole group should hold and none of it does: misspelt, mostly."""
+    return [
+        Finding("missing", name, (), ranks, ranks)
+        for name in names
+        for ranks in groups(name)
+        if not any(key_of(name) in held.get(rank, {}) for rank in ranks)
+    ]
+
+
+def equal_shards(things: list[Thing], held: Mapping[int, Held], groups: Groups, over: Sequence[str]) -> list[Finding]:
+    """What is equal among shards that must all differ; a rank without such a thing is none of them.
+
+    `over` are the axes of the groups, none where they are all that a thing is sharded along.
+    """
     found = []
     for thing in things:
         for group in groups(thing.layout):
             ranks = [rank for rank in group if thing.key in held[rank]]
-            odd = twins(ranks, [held[rank][thing.key] for rank in ranks])
-            if odd:
-                axes = along(thing.layout, thing.layout.sharded)
+            axes = along(thing.layout, over or thing.layout.sharded)
+            for odd in twins(ranks, [held[rank][thing.key] for rank in ranks]):
                 found.append(Finding("shards equal", thing.name, axes, ranks, odd))
     return found
 
@@ -245,14 +264,16 @@ def split(ranks: Sequence[int], said: Sequence[Any]) -> list[int]:
     return [rank for rank, one in zip(ranks, said) if one != usual]
 
 
-def twins(ranks: Sequence[int], said: Sequence[Any]) -> list[int]:
-    """The ranks that say what another one says, too.
+def twins(ranks: Sequence[int], said: Sequence[Any]) -> list[list[int]]:
+    """The ranks that say the same as another one, those that agree together.
 
-    >>> twins([0, 2, 4], ["a", "b", "a"])
-    [0, 4]
+    >>> twins([0, 1, 2, 3, 4], ["a", "b", "a", "c", "b"])
+    [[0, 2], [1, 4]]
     """
-    times = Counter(said)
-    return [rank for rank, one in zip(ranks, said) if times[one] > 1]
+    same: dict[Any, list[int]] = {}
+    for rank, one in zip(ranks, said):
+        same.setdefault(one, []).append(rank)
+    return [together for together in same.values() if len(together) > 1]
 
 
 def along(layout: TensorLayout, axes: Sequence[str]) -> tuple[str, ...]:

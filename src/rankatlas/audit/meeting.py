@@ -102,4 +102,4 @@ def told_to_all(reader: ReadsTensors, communicator: Any, mine: list[Finding]) ->
 
 
 def _same(finding: Finding) -> tuple[Any, ...]:
-    return finding.kind, finding.name, finding.axes, tuple(finding.ranks)
+    return finding.kind, finding.name, finding.axes, tuple(finding.ranks), tuple(finding.odd_ranks)

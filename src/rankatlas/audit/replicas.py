@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from rankatlas.audit.compare import (
@@ -13,6 +14,7 @@ from rankatlas.audit.compare import (
     differing,
     equal_shards,
     exchange,
+    held_by_nobody,
     measure,
     of_other_layouts,
 )
@@ -44,15 +46,18 @@ def audit_replicas(
     equal by nature, such as zeros, are found, too: leave them out, or audit after the first step.
 
     `tied` is name → groups of ranks that hold one tensor in places which no axis tells, such as the embedding on the
-    first and the last stage: {"embedding": first_and_last(mesh)}.  Its copies are compared within these groups besides,
-    and not as shards.  With handles the plan needs a partial set with these groups; all ranks give the same.
+    first and the last stage: {"embedding": first_and_last(mesh)}.  It goes by that name on all of them, so an output
+    layer that shares the table of the input is given under the name of the table.  Its copies are compared within these
+    groups besides, and not as shards.  With handles the plan needs a partial set with these groups; all ranks give the
+    same ties.
 
-    Every member of a group in which something is wrong reports it, also one that lacks the tensor, and what one rank
-    refuses is an error on all ranks.
+    Every member of a group in which something is wrong reports it, also one that lacks the tensor; whether anything is
+    wrong anywhere is known on every rank.  What one rank refuses is an error on all ranks.
 
-    Cost: O(bytes) on this rank, read once; one all-gather of two numbers over all ranks, one of five per group, one of
-    two per tensor in groups whose members hold different tensors, and one of three per tensor where copies differ or
-    there are shards.  Of the first 8 tensors that differ in a group the largest difference of two elements is measured.
+    Cost: O(bytes) on this rank, read once; over all ranks an all-gather of three numbers and one of one, per group one
+    of five, one of two per tensor in groups whose members hold different tensors, and one of three per tensor where
+    copies differ or there are shards.  Of the first 8 tensors that differ in a group the largest difference of two
+    elements is measured.
 
     Raises JobError (no job), InputError (a tensor without a layout or without bytes, a layout of other ranks, ranks of
     which only some give handles), HandleError (closed handles, or handles without the group of the copies).
@@ -77,14 +82,17 @@ def compared(what: str, reader: ReadsTensors, handles: Any, prepare: Callable[[]
     """The report of an audit whose places, and the bytes read for them, `prepare` finds on every rank."""
     started = time.monotonic()
     places, size = together(reader, handles, what, prepare, lambda prepared: prepared[0].ties.told())
+    findings = compare(reader, places)
+    bad = [rank for rank, (wrong,) in enumerate(reader.gather(reader.world(), [int(bool(findings))])) if wrong]
     return AuditReport(
         what,
-        compare(reader, places),
+        findings,
         checked=places.checked,
         bytes=size,
         seconds=time.monotonic() - started,
         notes=places.notes,
         unchecked=places.unchecked,
+        bad_ranks=bad,
     )
 
 
@@ -130,11 +138,12 @@ class Places:
     """Where things are compared: over all ranks at once, or over the groups of `handles`.
 
     `copied` and `cut` are family → things, `tied` partial set → things; without handles, all are together under "".
+    `over` is family → the axes of its groups, where shards are compared.
     `unchecked` is reason → how many things are compared with nobody's.  Raises HandleError (copies without a group,
     closed handles), InputError.
     """
 
-    __slots__ = ("checked", "copied", "cut", "handles", "notes", "things", "tied", "ties", "unchecked")
+    __slots__ = ("checked", "copied", "cut", "handles", "notes", "over", "things", "tied", "ties", "unchecked")
 
     def __init__(self, reader: ReadsTensors, things: list[Thing], handles: Any, ties: Ties | None = None) -> None:
         if handles is not None and not hasattr(handles, "plan"):
@@ -149,6 +158,7 @@ class Places:
         labels = dict.fromkeys(self.ties, "") if handles is None else self.ties.labels(handles)
         self.copied: dict[str, list[Thing]] = {}
         self.cut: dict[str, list[Thing]] = {}
+        self.over: dict[str, tuple[str, ...]] = {}
         self.tied: dict[str, list[Thing]] = {label: [] for label in labels.values()}
         self.checked = 0
         self.unchecked: dict[str, int] = {}
@@ -159,21 +169,29 @@ class Places:
                 self.tied[labels[thing.name]].append(thing)
                 found += 1
             copies, shards = (along(thing.layout, axes) for axes in (thing.layout.replicated, thing.layout.sharded))
-            for ordered, place in ((copies, self.copied), (() if thing.name in labels else shards, self.cut)):
-                family = _family(handles, thing.layout, ordered, reader.rank) if ordered else None
-                if family is not None:
-                    place.setdefault(family, []).append(thing)
-                    found += 1
-                elif ordered and place is self.copied:
+            if copies:
+                family = _family(handles, thing.layout, copies, reader.rank)
+                if family is None:
                     raise HandleError(
-                        f"copies of {shown(thing.name)} along {'+'.join(ordered)} need a group to be compared over; the"
-                        f" handles have {', '.join(handles)}.  Add it to the plan, or leave handles out",
-                        name=ordered,
+                        f"copies of {shown(thing.name)} along {'+'.join(copies)} need a group to be compared over; the"
+                        f" handles have {', '.join(handles)}.  Add it to the plan (see audit.sets_for), or leave"
+                        " handles out",
+                        name=copies,
                         known=tuple(handles),
                     )
-                elif ordered:
-                    note = f"shards along {'+'.join(ordered)} were not compared: the handles have no group for them"
-                    notes[note] = None
+                self.copied.setdefault(family, []).append(thing)
+                found += 1
+            if shards and thing.name not in labels:
+                some = _families(handles, thing.layout, shards, reader.rank)
+                for family, axes in some.items():
+                    self.cut.setdefault(family, []).append(thing)
+                    self.over[family] = axes
+                found += bool(some)
+                if shards not in some.values():
+                    told = ", ".join("+".join(axes) for axes in some.values())
+                    how = f"only along {told}" if some else "not"
+                    note = f"shards along {'+'.join(shards)} were compared {how}: the handles have no group for them"
+                    notes[note.replace("were compared not", "were not compared")] = None
             self.checked += bool(found)
             if not found:
                 why = (
@@ -197,7 +215,7 @@ def _over_the_world(reader: ReadsTensors, places: Places) -> list[Finding]:
     # Those that are copied along some axes may be cut along others: everybody's are needed.
     said = exchange(reader, reader.world(), [], [*dict.fromkeys([*copied, *cut])], places.things)
     if said is None:
-        return []
+        return held_by_nobody(places.ties, {}, places.ties.groups)
     held = dict(zip(everybody, said[0]))
 
     def groups(axes_of: Any) -> Any:
@@ -208,7 +226,8 @@ def _over_the_world(reader: ReadsTensors, places: Places) -> list[Finding]:
         found += differing([thing], held, _these(places.ties.groups(thing.name)), tied=True)
     measure(reader, reader.world(), everybody, held, found)
     findings = of_other_layouts(places.things, said[1], everybody) + [one for _, one in found]
-    findings += equal_shards(cut, held, groups(lambda layout: layout.sharded))
+    findings += equal_shards(cut, held, groups(lambda layout: layout.sharded), ())
+    findings += held_by_nobody(places.ties, held, places.ties.groups)
     return told_to_all(reader, reader.world(), findings)
 
 
@@ -224,12 +243,12 @@ def _over_groups(reader: ReadsTensors, places: Places) -> list[Finding]:
         if family.size > 1 and group is not None:
             name = family.label
             equal, different = places.copied.get(name, []), places.cut.get(name, [])
-            findings += _over_one(reader, handles[name], list(group.ranks), equal, different, places.things)
+            over = places.over.get(name, ())
+            findings += _over_one(reader, handles[name], list(group.ranks), equal, different, over, places.things)
     for one in handles.plan.partial:
         if one.name in places.tied:
             for ranks, communicator in zip(handles.ranks(one.name), handles.all(one.name)):
-                mine = [thing for thing in places.tied[one.name] if list(ranks) in places.ties.groups(thing.name)]
-                findings += _over_one(reader, communicator, list(ranks), mine, [], (), tied=True)
+                findings += _over_tied(reader, communicator, list(ranks), places, places.tied[one.name])
     return findings
 
 
@@ -239,19 +258,35 @@ def _over_one(
     ranks: list[int],
     equal: list[Thing],
     different: list[Thing],
+    over: Sequence[str],
     known: Sequence[Thing],
-    *,
-    tied: bool = False,
 ) -> list[Finding]:
     """What is wrong within one group; its members all call this."""
     said = exchange(reader, communicator, equal, different, known)
     if said is None:
         return []
     held = dict(zip(ranks, said[0]))
-    found = differing(equal, held, _these([ranks]), tied=tied)
+    found = differing(equal, held, _these([ranks]))
     measure(reader, communicator, ranks, held, found)
     here = of_other_layouts(known, said[1], ranks) + [one for _, one in found]
-    return told_to_all(reader, communicator, here + equal_shards(different, held, _these([ranks])))
+    return told_to_all(reader, communicator, here + equal_shards(different, held, _these([ranks]), over))
+
+
+def _over_tied(
+    reader: ReadsTensors, communicator: Any, ranks: list[int], places: Places, things: list[Thing]
+) -> list[Finding]:
+    """What is wrong with the tied copies of one group; its members all call this."""
+    names = [name for name in places.ties if ranks in places.ties.groups(name)]
+    mine = [thing for thing in things if thing.name in names]
+    said = exchange(reader, communicator, mine, [], ())
+    if said is None:  # all hold the same
+        alike = {rank: {thing.key: (0, 0) for thing in mine} for rank in ranks}
+        return held_by_nobody(names, alike, lambda name: [ranks])
+    held = dict(zip(ranks, said[0]))
+    found = differing(mine, held, _these([ranks]), tied=True)
+    measure(reader, communicator, ranks, held, found)
+    here = [one for _, one in found] + held_by_nobody(names, held, lambda name: [ranks])
+    return told_to_all(reader, communicator, here)
 
 
 def _these(groups: list[list[int]]) -> Groups:
@@ -272,6 +307,23 @@ def _family(handles: Any, layout: TensorLayout, axes: tuple[str, ...], rank: int
         if group is not None and family.size == len(ranks) and group.ranks == ranks:
             return str(family.label)
     return None
+
+
+def _families(handles: Any, layout: TensorLayout, axes: tuple[str, ...], rank: int) -> dict[str, tuple[str, ...]]:
+    """The families over which shards along `axes` are compared → their axes: one over all of them, else the largest.
+
+    Shards that must all differ must differ along some of the axes, too.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for size in range(len(axes), 0, -1):
+        for some in combinations(axes, size):
+            if not any(set(some) <= set(larger) for larger in found.values()):
+                family = _family(handles, layout, some, rank)
+                if family is not None:
+                    found[family] = some
+        if handles is None:
+            break
+    return found
 
 
 def thing_of(reader: ReadsTensors, name: str, layout: TensorLayout, tensor: Any) -> Thing:
