@@ -18,6 +18,7 @@ from rankatlas.errors import InputError
 
 _MOST_GROUPS = 64  # numbers of groups that leave a node, as data
 _MOST_STAGES = 64  # stages whose layers are listed
+_MOST_LISTED = 16  # numbers of a list that the table shows
 
 
 def report(
@@ -109,7 +110,7 @@ def report_lines(facts: dict[str, Any], lang: str = "en") -> list[str]:
         order = say("order", axes=", ".join(axes), last=axes[-1])
         lines.append(f"{say('chart', name=chart)}: {order}" if chart else order)
     rows: list[tuple[str, ...]] = [(say("name"), say("value"), say("origin"))]
-    rows += [(row["name"], str(row["value"]), row["origin"]) for row in facts["understood"]]
+    rows += [(row["name"], _value(row["value"]), row["origin"]) for row in facts["understood"]]
     lines += ["", *_table(rows)]
     if "stage_layers" in facts:
         lines.append(say("split", sizes=", ".join(map(str, facts["stage_layers"]))))
@@ -118,6 +119,13 @@ def report_lines(facts: dict[str, Any], lang: str = "en") -> list[str]:
     if "cluster" in facts:
         lines += ["", *_cluster_lines(facts["cluster"], lang)]
     return [*lines, "", *finding_lines(facts["findings"], lang)]
+
+
+def _value(value: Any) -> str:
+    """A value as a cell of the table; of a long list the beginning."""
+    if isinstance(value, list) and len(value) > _MOST_LISTED:
+        return f"[{', '.join(map(str, value[:_MOST_LISTED]))}, … ({len(value):,})]"
+    return str(value)
 
 
 def _cluster_lines(cluster: dict[str, Any], lang: str) -> list[str]:
