@@ -78,3 +78,18 @@ def test_nodes_of_an_enormous_world(nodes):
     facts = json.loads(told.stdout)
     assert facts["world_size"] == 2**40
     assert [one["first"][:3] for one in facts["cluster"]["crossing"] if one["axis"] == "pp"] == [[0, 1, 2]]
+
+
+def test_of_several_files_those_that_can_be_read_are_checked(run, tmp_path):
+    """As a hook before a commit gives them."""
+    paths = [tmp_path / name for name in ("good.json", "broken.json", "bad.json")]
+    for path, text in zip(paths, ('{"tensor_parallel_degree": 4}', "{", '{"tensor_parallel_degree": 3}')):
+        path.write_text(text)
+    arguments = ["check", *map(str, paths), "-n", "8"]
+    answer = run(*arguments)
+    assert answer.code == 2
+    assert answer.out.index("good.json, read as") < answer.out.index("no findings") < answer.out.index("error RA102")
+    assert "broken.json' is not valid JSON" in answer.err
+    told = json.loads(run(*arguments, "--json").out)
+    assert [(one["ok"], "error" in one) for one in told["sources"]] == [(True, False), (False, False), (False, True)]
+    assert run("check", str(paths[1]), "-n", "8").code == 2
