@@ -69,7 +69,8 @@ def _understood(numbers: Numbers, charts: dict[str, Mesh]) -> list[dict[str, Any
     if "world" in numbers.origins:  # something else than the axes says how many ranks there are
         rows.append({"name": "world", "value": numbers["world"], "origin": numbers.origins["world"]})
     layout = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "edp", "rollout_world", "other", "replicas")
-    shown = [fact for name, fact in numbers.facts.items() if name not in layout]
+    idle = {"sequence_parallel": numbers["tp"] == 1, "linear_bias": numbers.get("experts") is None}
+    shown = [fact for name, fact in numbers.facts.items() if name not in layout and not idle.get(name)]
     return rows + [{"name": fact.name, "value": fact.value, "origin": fact.origin} for fact in shown]
 
 
