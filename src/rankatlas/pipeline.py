@@ -105,7 +105,9 @@ def pipeline_split(
     stages = checked_size("stages", stages, label="stages")
     virtual = checked_size("virtual", virtual, label="virtual")
     if layers > _MOST_LAYERS:
-        raise SizeError(f"{shown(layers)} layers are more than {_MOST_LAYERS:,}", axis="layers", size=layers)
+        raise SizeError(
+            said("split.too_many", layers=shown(layers), most=f"{_MOST_LAYERS:,}"), axis="layers", size=layers
+        )
     if policy not in POLICIES:
         raise PipelineSplitError(
             f"no policy {shown(policy)}; the policies are {', '.join(POLICIES)}", **_facts(layers, stages, virtual)

@@ -27,6 +27,7 @@ from rankatlas.cluster import Cluster
 from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 from rankatlas.job import Fact, Job
 
+_LONGEST_FIX = 4000  # characters to paste
 # Of the numbers alone; a change is proven by running these again.
 _OF_NUMBERS: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
     world.product_of,
@@ -163,6 +164,6 @@ def _spelled(finding: Finding, numbers: Numbers) -> Finding:
     def written(fix: Fix) -> Fix:
         return Fix(fix.changes, fix.lines or lines(numbers, fix.changes), instead_of(numbers, fix.changes))
 
-    fixes = [written(fix) for fix in finding.fixes]
+    fixes = [fix for fix in map(written, finding.fixes) if sum(map(len, fix.lines)) <= _LONGEST_FIX]
     tried = [(written(fix), brings) for fix, brings in finding.tried]
     return finding.with_fixes((fix for fix in fixes if fix.lines), (one for one in tried if one[0].lines))

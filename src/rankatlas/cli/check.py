@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from rankatlas.cli.common import print_json, source_options
 from rankatlas.cli.places import cluster_given, cluster_options, devices_offered, read_beside, recorded_cluster
 from rankatlas.cli.streams import say
-from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
+from rankatlas.errors import ArgumentsError, DegreeError, RankatlasError, WorldSizeError
 from rankatlas.job import Fact
 
 _LEVELS = ("error", "warning", "note", "never")
@@ -44,7 +46,7 @@ def command(
 ) -> None:
     """What a launch says, where each number came from, and what is wrong with it, with changes to paste.
 
-    Several files are checked one after the other.
+    Several files are checked one after the other, those that cannot be read last.
     Exit code 0 when nothing of --fail-on or worse was found, 1 when something was, 2 when it cannot be read.
     """
     if explain is not None:
@@ -56,26 +58,36 @@ def command(
     from rankatlas.views.report import report, report_lines, translated
 
     extra = _model(model)
-    pages = []
-    for one in _sources(words):
+    sources = _sources(words)
+    pages, unread = [], []
+    for one in sources:
         try:
-            job = read_beside(one, format, world_size, nodes, hosts)
-        except (WorldSizeError, DegreeError, ArgumentsError) as error:
-            facts = refused(error, one, Reading(format, world_size, devices_offered(nodes, hosts)), extra, lang)
+            try:
+                job = read_beside(one, format, world_size, nodes, hosts)
+            except (WorldSizeError, DegreeError, ArgumentsError) as error:
+                facts = refused(error, one, Reading(format, world_size, devices_offered(nodes, hosts)), extra, lang)
+            else:
+                numbers = Numbers.of(job, extra)
+                cluster = cluster_given(nodes, hosts, numbers.ranks) or recorded_cluster(job)
+                facts = report(numbers, check_numbers(numbers, cluster), cluster, lang)
+        except RankatlasError as error:
+            if len(sources) == 1:
+                raise
+            unread.append((one[0], error))  # the others are looked at all the same
         else:
-            numbers = Numbers.of(job, extra)
-            cluster = cluster_given(nodes, hosts, numbers.ranks) or recorded_cluster(job)
-            facts = report(numbers, check_numbers(numbers, cluster), cluster, lang)
-        pages.append(translated(facts, lang))
+            pages.append(translated(facts, lang))
     failing = [] if fail_on == "never" else SEVERITIES[SEVERITIES.index(fail_on) :]
     severities = [[finding["severity"] for finding in facts["findings"]] for facts in pages]
     failed = [any(severity in failing for severity in found) for found in severities]
     if as_json:
-        told = [{"ok": not bad, **facts} for bad, facts in zip(failed, pages)]
-        print_json(told[0] if len(told) == 1 else {"ok": not any(failed), "sources": told})
+        told: list[dict[str, Any]] = [{"ok": not bad, **facts} for bad, facts in zip(failed, pages)]
+        told += [{"ok": False, "source": source, "error": str(problem)} for source, problem in unread]
+        print_json(told[0] if len(told) == 1 else {"ok": not (any(failed) or unread), "sources": told})
     else:
         say("\n\n".join("\n".join(report_lines(facts, lang)) for facts in pages))
-    ctx.exit(1 if any(failed) else 0)
+    for _, problem in unread:
+        say(f"rankatlas: {problem}", err=True)
+    ctx.exit(2 if unread else 1 if any(failed) else 0)
 
 
 def _sources(words: tuple[str, ...]) -> list[tuple[str, ...]]:

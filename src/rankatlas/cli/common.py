@@ -13,6 +13,7 @@ from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError, RankError, shown
 from rankatlas.job import Job, Offer
 
+_KEPT = "rankatlas.kept"  # where a context keeps what its sources hold
 _SETS = "rankatlas.sets"  # where a context keeps what --set gave
 
 
@@ -78,6 +79,13 @@ def sets_given() -> dict[str, str]:
     return dict(context.meta.get(_SETS, {})) if context else {}
 
 
+def kept_sources() -> dict[str, Any]:
+    """What the sources of the command that runs were found to hold, so that each is read once."""
+    context = click.get_current_context(silent=True)
+    kept: dict[str, Any] = context.meta.setdefault(_KEPT, {}) if context else {}
+    return kept
+
+
 def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--strict`: whatever was noted about the sources counts as a finding."""
     return click.option(
@@ -114,7 +122,7 @@ def read(
         return of_notation(words[0], words[0], world_size, offered)
     from rankatlas.dialects import read_config
 
-    return read_config(words[0], format, world_size=world_size, sets=sets, offered=offered)
+    return read_config(words[0], format, world_size=world_size, sets=sets, offered=offered, kept=kept_sources())
 
 
 def tell_notes(job: Job) -> None:

@@ -9,7 +9,7 @@ from rankatlas.checks import Finding, check_numbers, check_refusal
 from rankatlas.checks.keys import KEYS
 from rankatlas.checks.numbers import ROLES, Numbers
 from rankatlas.checks.world import other_world
-from rankatlas.cli.common import read, sets_given
+from rankatlas.cli.common import kept_sources, read, sets_given
 from rankatlas.errors import ArgumentsError, DegreeError, RankatlasError, WorldSizeError
 from rankatlas.job import Fact, Job, Offer
 from rankatlas.views.report import report
@@ -113,6 +113,8 @@ def _origin(error: RankatlasError, name: str) -> str:
 
 def _without_sizes(finding: Finding) -> Finding:
     """A finding without changes of axes, which were tried at a world that is not the one asked for."""
+    if finding.code == "RA100":
+        return finding
     return finding.with_fixes(fix for fix in finding.fixes if not any(name in _SIZES for name in fix.changes))
 
 
@@ -158,7 +160,14 @@ def _with(sizes: dict[str, int], words: tuple[str, ...], how: Reading) -> Job | 
             continue
         try:
             sets = {**sets_given(), **{keys[name].replace("-", "_"): str(size) for name, size in sizes.items()}}
-            return read_config(words[0], how.format, world_size=how.world_size, sets=sets, offered=how.offered)
+            return read_config(
+                words[0],
+                how.format,
+                world_size=how.world_size,
+                sets=sets,
+                offered=how.offered,
+                kept=kept_sources(),
+            )
         except RankatlasError:
             continue
     return None

@@ -54,12 +54,11 @@ def settings_of(given: Given, sizes: Mapping[str, Fact], default: str) -> tuple[
         found["vocab_multiple"] = Fact("vocab_multiple", 128, default)
     if sizes["cp"].value > 1:
         found["cp_split"] = Fact("cp_split", "balanced", default)
-    tensor = sizes["tp"].value > 1
     for fact in (
         _zero(given),
         _fsdp(given),
-        _switch(given, "sequence_parallel", "sequence_parallel", default, False) if tensor else None,
-        _bias(given, default) if "experts" in found else None,
+        _switch(given, "sequence_parallel", "sequence_parallel", default, False),
+        _bias(given, default),
         _recompute(given),
         _precision(given),
     ):

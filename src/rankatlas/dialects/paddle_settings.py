@@ -40,7 +40,7 @@ def settings_of(given: Given, release: str, data_size: int) -> tuple[list[Fact],
     if micro is not None and steps is not None and "global_batch" not in found:
         product = micro.value * steps.value * data_size
         found["global_batch"] = Fact("global_batch", product, said("computed.batch"))
-    if given.flag("sequence_parallel"):
+    if given.at("sequence_parallel") in (True, "true", "True", 1):
         found["sequence_parallel"] = Fact("sequence_parallel", True, given.origin("sequence_parallel"))
     for fact in (_zero(given, release), _recompute(given), _precision(given)):
         if fact is not None:

@@ -15,7 +15,7 @@ from rankatlas.dialects.nothing_read import nothing_in
 from rankatlas.dialects.offers import of_notation, with_offer
 from rankatlas.dialects.registry import detect, dialect, named
 from rankatlas.dialects.scripts import is_script, read_script
-from rankatlas.dialects.sources import hold, names_a_file, read_text
+from rankatlas.dialects.sources import Held, hold, names_a_file, read_text
 from rankatlas.errors import InputError, SourceError, shown
 from rankatlas.job import Job, Offer
 from rankatlas.records.record import FORMAT as RECORD_FORMAT
@@ -28,15 +28,16 @@ def read_config(
     world_size: int | None = None,
     sets: Mapping[str, str] | None = None,
     offered: Offer | None = None,
+    kept: dict[str, Held] | None = None,
 ) -> Job:
     """The job that `source` describes: notation, a command line, the path of a file or pipe, or "-" (standard input).
 
     Text with `=` that names no file is notation, and text with options such as `--tensor-model-parallel-size 2` a
     command line.  `format` is NAME or NAME@release, a name of `FORMATS`, and overrides what the content suggests.
-    `sets`
-    gives variables of a script, or settings, name → text; `offered` a number of ranks for a source that needs one and
-    says none, which the job then has as its fact `world`.  Logs are scanned as a stream for the configuration that a
-    framework printed.  Cost: O(bytes); of all but logs at most 16 MiB are read.
+    `sets` gives variables of a script, or settings, name → text; `offered` a number of ranks for a source that needs
+    one and says none, which the job then has as its fact `world`.  `kept` holds what sources were found to hold: a
+    pipe can be read only once, and a long log need not be scanned again.  Logs are scanned as a stream for the
+    configuration that a framework printed.  Cost: O(bytes); of all but logs at most 16 MiB are read.
 
     Raises SourceError (nothing there, unreadable, no layout in it, or what it may mean is two things), and the errors
     of the reader.
@@ -53,7 +54,9 @@ def read_config(
     if not names_a_file(source):
         _refuse_notation(format, source, sets, "is notation")
         return of_notation(source, source, world_size, offered)
-    held = hold(source)
+    held = kept[source] if kept is not None and source in kept else hold(source)
+    if kept is not None:
+        kept[source] = held
     given = None if name in ("notation", "rankatlas") else given_in(held.blocks, source)
     if given is not None:
         return _job(given.with_settings(sets) if sets else given, name, release, world_size, offered)
@@ -131,6 +134,12 @@ def _job(
 ) -> Job:
     if not given:
         raise nothing_in(given)
+    if name in ("notation", "rankatlas"):
+        raise SourceError(
+            f"{shown(given.source)} holds options or settings of a launch, which cannot be read as {name}; leave"
+            f" --from {name} out",
+            source=given.source,
+        )
     name = name or detect(given, world_size or (offered.world if offered else None))
     if name is None:
         raise nothing_in(given)

@@ -150,7 +150,7 @@ def _settings(given: Given, sizes: dict[str, int]) -> tuple[list[Fact], list[str
         off = "context_parallel_load_balancer" in given.part("parallelism") and balancer is None
         split = "contiguous" if off else "balanced"
         found["cp_split"] = Fact("cp_split", split, given.origin("parallelism.context_parallel_load_balancer"))
-    if sizes["tp"] > 1 and given.at("parallelism") is not None:
+    if given.at("parallelism") is not None:
         path = "parallelism.enable_sequence_parallel"
         on = given.flag(path)
         found["sequence_parallel"] = Fact(

@@ -18,6 +18,7 @@ from rankatlas.errors import InputError
 
 _MOST_GROUPS = 64  # numbers of groups that leave a node, as data
 _MOST_STAGES = 64  # stages whose layers are listed
+_MOST_LISTED = 16  # numbers of a list that the table shows
 
 
 def report(
@@ -68,7 +69,8 @@ def _understood(numbers: Numbers, charts: dict[str, Mesh]) -> list[dict[str, Any
     if "world" in numbers.origins:  # something else than the axes says how many ranks there are
         rows.append({"name": "world", "value": numbers["world"], "origin": numbers.origins["world"]})
     layout = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "edp", "rollout_world", "other", "replicas")
-    shown = [fact for name, fact in numbers.facts.items() if name not in layout]
+    idle = {"sequence_parallel": numbers["tp"] == 1, "linear_bias": numbers.get("experts") is None}
+    shown = [fact for name, fact in numbers.facts.items() if name not in layout and not idle.get(name)]
     return rows + [{"name": fact.name, "value": fact.value, "origin": fact.origin} for fact in shown]
 
 
@@ -109,7 +111,7 @@ def report_lines(facts: dict[str, Any], lang: str = "en") -> list[str]:
         order = say("order", axes=", ".join(axes), last=axes[-1])
         lines.append(f"{say('chart', name=chart)}: {order}" if chart else order)
     rows: list[tuple[str, ...]] = [(say("name"), say("value"), say("origin"))]
-    rows += [(row["name"], str(row["value"]), row["origin"]) for row in facts["understood"]]
+    rows += [(row["name"], _value(row["value"]), row["origin"]) for row in facts["understood"]]
     lines += ["", *_table(rows)]
     if "stage_layers" in facts:
         lines.append(say("split", sizes=", ".join(map(str, facts["stage_layers"]))))
@@ -118,6 +120,13 @@ def report_lines(facts: dict[str, Any], lang: str = "en") -> list[str]:
     if "cluster" in facts:
         lines += ["", *_cluster_lines(facts["cluster"], lang)]
     return [*lines, "", *finding_lines(facts["findings"], lang)]
+
+
+def _value(value: Any) -> str:
+    """A value as a cell of the table; of a long list the beginning."""
+    if isinstance(value, list) and len(value) > _MOST_LISTED:
+        return f"[{', '.join(map(str, value[:_MOST_LISTED]))}, … ({len(value):,})]"
+    return str(value)
 
 
 def _cluster_lines(cluster: dict[str, Any], lang: str) -> list[str]:

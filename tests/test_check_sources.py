@@ -1,0 +1,95 @@
+"""`check` on sources that nobody would hand it: an answer or a refusal, quickly and briefly."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+ARGUMENTS = {
+    "tensor_model_parallel_size": 8,
+    "pipeline_model_parallel_size": 4,
+    "micro_batch_size": 1,
+    "num_layers": 30,
+}
+
+
+def rankatlas(*arguments, stdin=None):
+    command = [sys.executable, "-m", "rankatlas", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+@pytest.mark.parametrize("world", ["7", "64"])
+def test_a_pipe_is_read_once(tmp_path, world):
+    """What a reader refuses is looked at again with other sizes, and a pipe that was read is empty."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=(json.dumps(ARGUMENTS),), daemon=True)
+    writer.start()
+    told = rankatlas("check", str(path), "--from", "megatron", "-n", world, "--json")
+    writer.join(10)
+    facts = json.loads(told.stdout)
+    assert facts["format"] == "megatron-0.16"
+    assert {"name": "layers", "value": 30, "origin": "given: num_layers"} in facts["understood"]
+    assert ("RA102" in [finding["code"] for finding in facts["findings"]]) == (world == "7")
+
+
+def test_standard_input_is_read_once():
+    told = rankatlas("check", "-", "--from", "megatron", "-n", "7", "--json", stdin=json.dumps(ARGUMENTS))
+    facts = json.loads(told.stdout)
+    assert (facts["format"], [finding["code"] for finding in facts["findings"]][:2]) == (
+        "megatron-0.16",
+        ["RA102", "RA130"],
+    )
+
+
+@pytest.mark.parametrize("format", ["rankatlas", "notation"])
+@pytest.mark.parametrize("source", ["train.py --tensor-model-parallel-size 2", "run.sh"])
+def test_options_are_no_notation_and_no_format_of_ours(run, tmp_path, format, source):
+    if source == "run.sh":
+        path = tmp_path / source
+        path.write_text("torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2\n")
+        source = str(path)
+    answer = run("check", source, "--from", format, "-n", "8")
+    assert answer.code == 2
+    assert "defect" not in answer.err
+    assert f"--from {format}" in answer.err or "this notation cannot be read" in answer.err
+
+
+def test_a_page_does_not_grow_with_what_was_given(run, tmp_path):
+    path = tmp_path / "run.sh"
+    picture = "'Et|" + "(t|)*9999" + "L'"
+    path.write_text(
+        "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 --num-layers 9"
+        f" --pipeline-model-parallel-layout {picture}\n"
+    )
+    for lang in ("en", "zh"):
+        answer = run("check", str(path), "-n", "8", "--lang", lang)
+        assert answer.code == 1
+        assert len(answer.out) < 6000
+
+
+@pytest.mark.parametrize("nodes", ["137438953472x8", "1099511627776x1", "274877906944x4"])
+def test_nodes_of_an_enormous_world(nodes):
+    told = rankatlas("check", "pp=16 dp=? tp=8", "--nodes", nodes, "--json")
+    facts = json.loads(told.stdout)
+    assert facts["world_size"] == 2**40
+    assert [one["first"][:3] for one in facts["cluster"]["crossing"] if one["axis"] == "pp"] == [[0, 1, 2]]
+
+
+def test_of_several_files_those_that_can_be_read_are_checked(run, tmp_path):
+    """As a hook before a commit gives them."""
+    paths = [tmp_path / name for name in ("good.json", "broken.json", "bad.json")]
+    for path, text in zip(paths, ('{"tensor_parallel_degree": 4}', "{", '{"tensor_parallel_degree": 3}')):
+        path.write_text(text)
+    arguments = ["check", *map(str, paths), "-n", "8"]
+    answer = run(*arguments)
+    assert answer.code == 2
+    assert answer.out.index("good.json, read as") < answer.out.index("no findings") < answer.out.index("error RA102")
+    assert "broken.json' is not valid JSON" in answer.err
+    told = json.loads(run(*arguments, "--json").out)
+    assert [(one["ok"], "error" in one) for one in told["sources"]] == [(True, False), (False, False), (False, True)]
+    assert run("check", str(paths[1]), "-n", "8").code == 2
