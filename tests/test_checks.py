@@ -81,7 +81,7 @@ def wrong(numbers):
     if get("hidden") and get("heads") and get("hidden") % get("heads"):
         found.add("RA126")
     shared = get("kv_heads")
-    if shared and shared % tp and not (shared < tp and tp % shared == 0):
+    if shared and shared != get("heads") and shared % tp and not (shared < tp and tp % shared == 0):
         found.add("RA121")
     if get("experts") and ep > 1 and get("experts") % ep:
         found.add("RA111")

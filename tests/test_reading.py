@@ -359,3 +359,19 @@ def test_no_settings_bring_anything_but_our_errors(tmp_path_factory, content):
     path.write_text(json.dumps(content))
     with contextlib.suppress(RankatlasError):
         read_config(str(path), world_size=8)
+
+
+def test_options_that_stand_in_a_file_as_a_mapping(file):
+    options = {"--num-layers": 12, "--tensor-model-parallel-size": 2, "--context-parallel-size": 2, "--bf16": True}
+    held = {"ENV_VARS": {"CUDA_DEVICE_MAX_CONNECTIONS": 1}, "MODEL_ARGS": options, "TEST_TYPE": "regular"}
+    for content in (held, options):
+        job = read_config(file(content), world_size=8)
+        assert (str(job.layout), job.format) == ("pp=1 dp=2 cp=2 tp=2", "megatron-0.16")
+
+
+@pytest.mark.parametrize("name", ["run.sh", "run.slurm"])
+def test_a_script_is_known_by_its_name(tmp_path, name):
+    path = tmp_path / name
+    path.write_text("# variables\nTP=2\nNUM_NODE=1\nCMD=${LAUNCHER:-deepspeed}\n$CMD --num_gpus 8 x.py --tp $TP\n")
+    with pytest.raises(SourceError, match=r"no option in .* sets a parallel size"):
+        read_config(str(path))

@@ -101,6 +101,12 @@ class TestLaunchers:
         path.write_text(f"#!/bin/bash\nTP=2\nbash -c 'TP=4; cd x; python x.py'\n{words}", encoding="utf-8")
         assert read_config(str(path), "megatron", world_size=8).layout.size("tp") == 2
 
+    def test_several_options_of_one_directive(self, tmp_path):
+        path = tmp_path / "run.slurm"
+        words = "srun -l sh -c 'python x.py --tensor-model-parallel-size 4'"
+        path.write_text(f"#!/bin/bash\n#SBATCH <MORE> --nodes=128 --exclusive --ntasks-per-node=8 -J x\n{words}")
+        assert read_config(str(path), "megatron").layout.world_size == 1024
+
     def test_the_number_of_nodes_is_from_the_directive(self, tmp_path):
         path = tmp_path / "run.slurm"
         words = "python x.py --tensor-model-parallel-size $SLURM_NTASKS_PER_NODE"

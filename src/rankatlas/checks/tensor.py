@@ -42,7 +42,7 @@ def head_features(numbers: Numbers) -> Iterator[Finding]:
 def key_value_heads(numbers: Numbers) -> Iterator[Finding]:
     """RA121: kv heads neither shared out evenly over tp nor copied evenly; RA124 where they are copied."""
     tp, total = numbers["tp"], numbers.get("kv_heads")
-    if total is None or total % tp == 0:
+    if total is None or total % tp == 0 or total == numbers.get("heads"):  # as many as heads: RA120 says it
         return
     if total < tp and tp % total == 0:
         yield Finding("RA124", "note", {**_facts(numbers, "kv_heads", total), "copies": tp // total})

@@ -113,6 +113,20 @@ def settings(content: Any, source: str) -> Mapping[str, Any]:
     raise SourceError(f"{shown(source)} holds {what}, not a mapping of settings{held}\n{READ}", source=source)
 
 
+def options_as_settings(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Options that stand in a file as a mapping, as settings: Megatron-LM keeps its test cases so, below MODEL_ARGS.
+
+    >>> options_as_settings({"MODEL_ARGS": {"--tensor-model-parallel-size": 2, "--bf16": True}})
+    {'tensor_model_parallel_size': 2, 'bf16': True}
+    >>> options_as_settings({"tp": 2})
+    {'tp': 2}
+    """
+    inner = content.get("MODEL_ARGS", content)
+    if not isinstance(inner, Mapping) or not any(isinstance(key, str) and key.startswith("--") for key in inner):
+        return content
+    return {str(key).lstrip("-").replace("-", "_"): value for key, value in inner.items()}
+
+
 def keys_in(content: Mapping[str, Any]) -> str:
     """The top-level keys of a file, for a message.
 

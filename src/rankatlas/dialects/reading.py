@@ -8,7 +8,7 @@ from typing import Any
 
 from rankatlas.core.description import ATLAS_FORMAT, MESH_FORMAT, layout_from_dict
 from rankatlas.dialects import own, recorded
-from rankatlas.dialects.content import notation_in, parse, settings
+from rankatlas.dialects.content import notation_in, options_as_settings, parse, settings
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.log_blocks import given_in
 from rankatlas.dialects.nothing_read import nothing_in
@@ -19,6 +19,8 @@ from rankatlas.dialects.sources import Held, hold, names_a_file, read_text
 from rankatlas.errors import InputError, SourceError, shown
 from rankatlas.job import Job, Offer
 from rankatlas.records.record import FORMAT as RECORD_FORMAT
+
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 
 
 def read_config(
@@ -94,9 +96,9 @@ def _of_text(
     offered: Offer | None,
 ) -> Job:
     """The job of text that is no notation and in which no framework printed its configuration."""
-    if is_script(text):
+    if is_script(text) or source.endswith(_SCRIPTS):
         return _job(read_script(text, source, sets), name, release, world_size, offered)
-    content = settings(parse(text, source), source)
+    content = options_as_settings(settings(parse(text, source), source))
     detected = str(content.get("format", ""))
     if detected == RECORD_FORMAT and name in (None, "rankatlas"):
         return recorded.read(content, source, world_size)

@@ -110,7 +110,7 @@ class _Script:
 
     def directive(self, rest: str, line: int) -> None:
         """`#SBATCH --nodes=4`, which says how many ranks there will be."""
-        for option, value in re.findall(r"(?:--?)([\w-]+)[= ]\s*(\S+)", rest):
+        for option, value in re.findall(r"--?([\w-]+)(?:=|\s+)(?!-)(\S+)", rest):
             name = SHORT.get(f"-{option}", option).replace("-", "_")
             if name == "gres" and value.startswith("gpu"):
                 name = "gpus_per_node"
