@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from rankatlas.core import Atlas, Mesh, parse_layout
-from rankatlas.core.border import as_int, axis_names, in_order
+from rankatlas.core.border import as_int, axis_names, in_order, is_list
 from rankatlas.core.description import fingerprint
 from rankatlas.creation.cost import Cost, most_covered
 from rankatlas.creation.families import Earlier, Family, PlannedGroup, addresses, label
@@ -238,11 +238,13 @@ def axes_named(name: object) -> tuple[str, ...]:
     >>> axes_named("dp+cp"), axes_named(["cp", "dp"])
     (('dp', 'cp'), ('cp', 'dp'))
     """
-    names = axis_names(name, "axes")
+    names = axis_names(name, "axes") if isinstance(name, str) or is_list(name) else ()
     if len(names) == 1:
         names = tuple(part.strip() for part in names[0].split("+"))
     if not names or not all(names):
-        raise InputError(f"groups are named by their axes, such as 'tp' or ('dp', 'cp'), not {shown(name)}")
+        raise InputError(
+            f"groups are named by text such as 'tp' or 'dp+cp', or by axes in a list or tuple, not {shown(name)}"
+        )
     return names
 
 
