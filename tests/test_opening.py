@@ -64,9 +64,9 @@ def opened(plan):
         (
             None,
             "no group None in this plan, which has pp, cp, tp, embedding:"
-            " groups are named by text such as 'tp' or 'dp+cp', or by axes in a list or tuple, not None",
+            " groups are named by their axes, such as 'tp' or ('dp', 'cp'), not None",
         ),
-        ((), "or by axes in a list or tuple, not ()"),
+        ((), "groups are named by their axes, such as 'tp' or ('dp', 'cp'), not ()"),
         ({"tp"}, "axes must be a list or tuple, not {'tp'}, which has no order"),
         ("embedding", "rank 5 is in no group of 'embedding'; ask `name in handles` first"),
     ],

@@ -242,9 +242,7 @@ def axes_named(name: object) -> tuple[str, ...]:
     if len(names) == 1:
         names = tuple(part.strip() for part in names[0].split("+"))
     if not names or not all(names):
-        raise InputError(
-            f"groups are named by text such as 'tp' or 'dp+cp', or by axes in a list or tuple, not {shown(name)}"
-        )
+        raise InputError(f"groups are named by their axes, such as 'tp' or ('dp', 'cp'), not {shown(name)}")
     return names
 
 
