@@ -24,8 +24,9 @@ class CreationPlan:
 
     `layout` is a mesh, an atlas or notation; `axes` the sets of axes, such as [("tp",), ("dp", "cp")] or ["tp",
     "dp+cp"]; `partial` the sets that do not cover every rank alike, made last: name → lists of ranks (see
-    `first_and_last`, `neighbours`).  Groups with equal members are one, under several names.  One rank alone and the
-    whole world need no new communicator.  Axes of an atlas go by their chart ("expert.ep") unless they are shared.
+    `first_and_last`, `neighbours`), whose members ascend however they are written.  Groups with equal members are one,
+    under several names.  One rank alone and the whole world need no new communicator.  Axes of an atlas go by their
+    chart ("expert.ep") unless they are shared.
 
     Cost: O(sets × axes), whatever the world; O(ranks in it) for a partial set.
 
