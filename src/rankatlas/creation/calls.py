@@ -40,7 +40,8 @@ def check_calls(
     be created or not, that of a rank alone also first.  A rank of the plan that is not given creates nothing.
     Cost: O(calls of all ranks).
 
-    Raises CreationOrderError: the first call at which ranks part, who does what there, and an order that works;
+    Raises CreationOrderError: the first call at which ranks part, who does what there, and an order that works, that of
+    the most ranks; with a plan, the group that was due by its name, and what the plan has for that rank.
     InputError for something that is no list of calls.
 
     >>> check_calls({0: [[0, 1], [0, 2]], 1: [[0, 1], [0, 2]], 2: [[0, 1], [0, 2]]})
