@@ -21,7 +21,7 @@ from pathlib import Path
 from forked import Ranks
 from rankatlas import Atlas, Mesh, audit, live
 from rankatlas.creation import CreationPlan, neighbours
-from rankatlas.errors import AuditError, HandleError, LayoutMismatch
+from rankatlas.errors import AuditError, GroupMismatch, HandleError, LayoutMismatch
 from rankatlas.seeding import RngStateTracker
 from rankatlas.tensors import TensorLayout
 from test_live_groups import free_ports, paddle_environments
@@ -195,14 +195,20 @@ def ranks_alone(engine):
 def uneven(engine):
     """Sets that do not cover every rank; and after them, when ranks are in unequally many groups, another plan."""
     pairs = neighbours(Mesh(pp=WORLD // 2, mp=2))
-    plan = CreationPlan(MESH, ["mp"], partial={"ends": [[0, WORLD - 1]], "pairs": pairs, "one": [[1]]})
+    partial = {"ends": [[0, WORLD - 1]], "pairs": pairs, "one": [[1]]}
+    plan = CreationPlan(MESH, ["mp"], partial)
     with engine.open(plan) as handles:
         said = {
             "ends": members(engine, handles["ends"]) if "ends" in handles else None,
             "one": members(engine, handles["one"]) if "one" in handles else None,
             "pairs": [members(engine, pair) for pair in handles.all("pairs")],
             "expected pairs": [pair for pair in pairs if RANK in pair],
+            "verified": live.verify(plan).unexplained,
         }
+        try:
+            live.verify(CreationPlan(MESH, ["mp"], {**partial, "ends": [[1, WORLD - 1]]}))
+        except GroupMismatch as error:
+            said["strange"] = [error.given, error.expected]
         try:
             handles["ends"]
         except HandleError as error:
@@ -231,11 +237,16 @@ def disagreement(engine):
     """One rank has another plan: all of them hear which, and no group is made."""
     before = engine.counted
     plan = CreationPlan(MESH, ["mp", "pp"] if RANK else ["pp", "mp"])
+    said = {}
     try:
         engine.open(plan, wait=20)
     except LayoutMismatch as error:
-        return {"odd": error.odd_ranks, "text": str(error), "calls": engine.counted - before}
-    return None
+        said = {"odd": error.odd_ranks, "text": str(error), "calls": engine.counted - before}
+    try:
+        engine.open(CreationPlan(MESH, ["mp"], {"pairs": [[0, 3]], "ends": [[0, 2 if RANK else 1]]}), wait=20)
+    except LayoutMismatch as error:
+        said["partial"] = str(error)
+    return said
 
 
 def outcome(report):

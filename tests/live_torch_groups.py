@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from forked import Ranks
-from rankatlas import Mesh
+from rankatlas import Atlas, Mesh
 from rankatlas.adapters.torch import from_device_mesh, open_groups, to_device_mesh
 from rankatlas.creation import CreationPlan
 from rankatlas.errors import InputError, LayoutMismatch
@@ -51,6 +51,13 @@ def device_meshes(rank):
     line = Mesh(dp=WORLD)
     with open_groups(CreationPlan(line, ["dp"])) as handles:
         said["one axis"] = repr(from_device_mesh(to_device_mesh(handles)))
+        dist.barrier()
+    atlas = Atlas(dense=Mesh(pp=2, tp=2), expert=Mesh(pp=2, ep=2, x=1), shared=("pp",))
+    with open_groups(CreationPlan(atlas, ["pp", "dense.tp", "expert.ep", "expert.x"])) as handles:
+        charts = {chart: to_device_mesh(handles, chart=chart) for chart in atlas.charts}
+        said["charts"] = {chart: [repr(from_device_mesh(one)), one.device_type] for chart, one in charts.items()}
+        said["chart held"] = charts["expert"].get_group("ep") is handles["expert.ep"]
+        said["chart members"] = ranks_of(charts["expert"])
         dist.barrier()
     return said
 

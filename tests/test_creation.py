@@ -391,6 +391,55 @@ def test_groups_that_need_no_communicator_may_be_created_all_the_same():
     check_calls({rank: [ranks for ranks in everything if rank in ranks] for rank in range(4)}, plan)
 
 
+@pytest.mark.parametrize("victim", range(8))
+def test_the_order_that_is_offered_is_that_of_the_most_ranks(victim):
+    """Whoever swaps two calls, or makes one more, is not followed, whatever its place and its groups' numbers."""
+    calls = [[4, 5], [0, 1], [2, 3], [6, 7], [1, 2]]
+    everybody = {rank: list(calls) for rank in range(8)}
+    everybody[victim][0], everybody[victim][2] = calls[2], calls[0]
+    with refused(CreationOrderError, f"rank {victim} creates [2, 3]", odd_ranks=[victim], canonical_plan=calls):
+        check_calls(everybody)
+    everybody[victim] = [[0, 7], *calls]
+    with refused(CreationOrderError, "[0, 7]", canonical_plan=[calls[0], [0, 7], *calls[1:]]):
+        check_calls(everybody)
+
+
+@given(st.permutations([[0, 1], [2, 3], [0, 2], [1, 3]]), st.integers(0, 3), st.data())
+def test_law_most_ranks_need_not_change_anything(most, victim, data):
+    own = data.draw(st.permutations(most))
+    calls = {rank: own if rank == victim else most for rank in range(4)}
+    if own == most:
+        check_calls(calls)
+        return
+    with refused(CreationOrderError, "ranks part", canonical_plan=most, odd_ranks=[victim]):
+        check_calls(calls)
+
+
+def test_a_plan_tells_what_is_due_by_name_and_what_concerns_the_rank():
+    plan = CreationPlan(Mesh(pp=4, tp=2), ["tp", "pp"], {"pairs": [[2, 5]]})
+    own = {rank: [list(group.ranks) for group in plan.memberships(rank)] for rank in range(8)}
+    own[5] = [[1, 3, 5, 7], [4, 5], [2, 5]]
+    own[6] = []
+    told = (
+        "rank 5 leaves the plan at call 0: tp group 2, [4, 5], is due, it creates [1, 3, 5, 7] (pp group 1); rank 6"
+        " leaves it, too\nby the plan of pp=4 tp=2 rank 5 creates, in this order: tp group 2 [4, 5], pp group 1"
+        " [1, 3, 5, 7], pairs group 0 [2, 5]"
+    )
+    with pytest.raises(CreationOrderError) as caught:
+        check_calls(own, plan)
+    assert str(caught.value) == told
+    large = CreationPlan(Mesh(dp=16, tp=2), ["tp", "dp"])
+    every = [list(group.ranks) for group in large.groups()]
+    calls = {rank: list(every) for rank in range(32)}
+    del calls[7][10]
+    with refused(
+        CreationOrderError,
+        "rank 7 leaves the plan at call 10: tp group 10, [20, 21], is due, it creates [22, 23] (tp group 11)\n",
+        "rank 7, as every rank, creates, in this order: ..., tp group 10 [20, 21], tp group 11",
+    ):
+        check_calls(calls, large)
+
+
 # The order of use.
 
 

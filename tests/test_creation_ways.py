@@ -104,3 +104,19 @@ def test_every_set_of_twelve_axes_makes_a_plan():
     plan = CreationPlan(mesh, sets)
     assert len(plan.families) == 4095
     assert plan.cost().memberships == 4094  # the whole world is there already
+
+
+def test_a_cost_reads_as_words():
+    cost = CreationPlan(Mesh(dp=2, tp=2), ["tp", "dp"], {"own": [[0, 3]]}).cost()
+    assert repr(cost) == (
+        "Cost(5 communicators; calls of every rank: 5 one by one, 3 by partition; a rank is in 3, about 384 MiB)"
+    )
+    assert repr(cost.families[0]) == (
+        "FamilyCost(tp: 2 groups of 2, 2 created; calls of every rank: 2 one by one, 1 by partition)"
+    )
+
+
+def test_members_of_a_partial_set_ascend_as_in_every_group():
+    plan = CreationPlan(Mesh(dp=4), ["dp"], {"own": [[3, 0]]})
+    assert [group.ranks for group in plan.partial_groups()] == [[0, 3]]
+    assert plan == CreationPlan(Mesh(dp=4), ["dp"], {"own": [[0, 3]]})

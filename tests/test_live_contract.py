@@ -79,6 +79,8 @@ def test_uneven_sets_and_what_is_opened_after_them(job):
         assert said["later"] == [list(mesh.group(axis, rank=rank)) for axis in mesh.axes]
         # Ranks are in unequally many groups by now, so members alone could not name a group alike.
         assert said["how"] == "every"
+        assert said["verified"] == []
+        assert said["strange"] == [[0, world - 1], None]
 
 
 def test_charts_share_what_they_have_in_common(job):
@@ -96,6 +98,8 @@ def test_a_rank_with_another_plan_is_named_before_any_group_is_made(job):
         assert said["odd"] == [0]
         assert "extra.axes is ['pp', 'mp'], elsewhere ['mp', 'pp']" in said["text"]
         assert said["calls"] == 0
+        assert "extra.partial.ends is [[0, 1]], elsewhere [[0, 2]]" in said["partial"]
+        assert "extra.plan" not in said["partial"]
 
 
 def findings(said):

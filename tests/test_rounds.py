@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from rankatlas.errors import JobError, RankSilent
+from rankatlas.live import rounds
 from rankatlas.live.rounds import Round
 
 dist = pytest.importorskip("torch.distributed")
@@ -201,6 +202,82 @@ def test_two_processes_of_one_rank(clients):
     with pytest.raises(JobError, match="by one, and now by two"):
         Round(clients(), "topic", 1, 2, me="two").say(b"")
     assert "by one, and now by two" in first.conflict()
+
+
+class Counting:
+    """A store that counts what it is asked."""
+
+    def __init__(self, store):
+        self.store, self.at_once, self.asked = store, store.at_once, []
+
+    def __getattr__(self, name):
+        def ask(*given):
+            self.asked.append(name)
+            return getattr(self.store, name)(*given)
+
+        return ask
+
+
+def test_whoever_waits_long_looks_and_makes_torch_print_nothing_more(clients, monkeypatch, capfd):
+    """torch prints a trace of its stack for every wait that ends without the key."""
+    monkeypatch.setattr(rounds, "_SLICE", 0.1)
+    store = Counting(clients())
+    late = Round(store, "topic", 1, 2, me="process 1")
+    late.say(b"here")
+    store.asked.clear()
+    with ThreadPoolExecutor(1) as pool:
+        heard = pool.submit(late.hear, 20)
+        time.sleep(2)
+        zero = Round(clients(), "topic", 0, 2, me="process 0")
+        zero.say(b"here")
+        zero.answer(b"fine", 0)
+        answered = time.monotonic()
+        assert heard.result(20) == b"fine"
+        assert time.monotonic() - answered < 2 * rounds._LONGEST_PAUSE
+    assert store.asked.count("wait") == 1
+    assert 3 <= store.asked.count("has") < 15
+    assert capfd.readouterr().err.count("timed out") <= 1
+
+
+def test_a_key_that_is_there_soon_is_told_by_the_store(clients):
+    store = Counting(clients())
+    late = Round(store, "topic", 1, 2, me="process 1")
+    late.say(b"here")
+    store.asked.clear()
+    with ThreadPoolExecutor(1) as pool:
+        heard = pool.submit(late.hear, 20)
+        time.sleep(0.3)
+        zero = Round(clients(), "topic", 0, 2, me="process 0")
+        zero.say(b"here")
+        zero.answer(b"fine", 0)
+        assert heard.result(20) == b"fine"
+    assert store.asked == ["wait", "get"]
+
+
+@pytest.mark.parametrize("seconds", [0, 0.05, 0.5])
+def test_a_wait_ends_in_time_whatever_is_left(clients, monkeypatch, seconds):
+    monkeypatch.setattr(rounds, "_SLICE", 0.1)
+    round_ = Round(clients(), "topic", 0, 2, me="process 0")
+    round_.say(b"here")
+    started = time.monotonic()
+    assert not round_.full(seconds)
+    assert seconds <= time.monotonic() - started < seconds + 1.4  # a file store waits in whole seconds
+
+
+def test_a_wait_that_was_given_up_while_looking_ends_at_once(clients, monkeypatch):
+    monkeypatch.setattr(rounds, "_SLICE", 0.05)
+    monkeypatch.setattr(rounds, "_FIRST_PAUSE", 30.0)
+    monkeypatch.setattr(rounds, "_LONGEST_PAUSE", 30.0)
+    stop = threading.Event()
+    round_ = Round(clients(), "topic", 1, 2, me="process 1", stop=stop)
+    round_.say(b"")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(told, lambda: round_.hear(60))
+        time.sleep(0.4)
+        stop.set()
+        given_up = time.monotonic()
+        assert waiting.result(10) == []
+        assert time.monotonic() - given_up < 5
 
 
 def test_a_wait_that_was_given_up_ends_and_leaves_the_store_free(clients):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Protocol
@@ -18,6 +20,8 @@ _LOG = logging.getLogger("rankatlas")
 _AGREEMENT = "rankatlas.live"  # stands above the adapters, so it is named and not imported
 _OPENINGS = "rankatlas.live.openings"  # so do these
 _JOBS = "rankatlas.live.jobs"
+_MOST_NAMED = 100  # partial sets whose groups are told to other ranks one set by one
+_LISTED = 80  # characters of the groups of a set that are told one by one
 
 
 class MakesGroups(Protocol):
@@ -164,10 +168,15 @@ class Handles:
         try:
             wanted = label(addresses(self.plan.layout, axes_named(name)))
         except InputError as error:
-            raise self._error(f"{error}; the plan has {', '.join(self._of)}", name) from None
+            raise self._error(
+                f"no group {shown(name)} in this plan, which has {self._names()}: {error}", name
+            ) from None
         if wanted not in self._of:
-            raise self._error(f"no group {shown(wanted)} in this plan; it has {', '.join(self._of)}", name)
+            raise self._error(f"no group {shown(wanted)} in this plan, which has {self._names()}", name)
         return wanted
+
+    def _names(self) -> str:
+        return ", ".join(self._of)
 
     def _error(self, message: str, name: object) -> HandleError:
         return HandleError(message, name=name, known=tuple(self._of))
@@ -188,7 +197,7 @@ def open_plan(engine: MakesGroups, plan: CreationPlan, wait: float) -> Handles:
     wait = import_module(_JOBS).seconds_given(wait, "wait")
     agreement = import_module(_AGREEMENT).agree(
         plan.layout,
-        extra={"axes": list(map(label, plan.axes)), "plan": plan.fingerprint(), **engine.said()},
+        extra={**_agreed_on(plan), **engine.said()},
         timeout=wait,
         engine=engine.name,
     )
@@ -206,6 +215,27 @@ def open_plan(engine: MakesGroups, plan: CreationPlan, wait: float) -> Handles:
             _close_quietly(handles)
         raise
     return handles
+
+
+def _agreed_on(plan: CreationPlan) -> dict[str, Any]:
+    """What of a plan, beside its layout, must be the same on all ranks; whatever differs goes by a name of its own."""
+    told: dict[str, Any] = {"axes": list(map(label, plan.axes))}
+    if len(plan.partial) > _MOST_NAMED:
+        told["partial_sets"] = f"{len(plan.partial)} sets ({plan.fingerprint()[:16]})"
+    elif plan.partial:
+        told["partial_sets"] = [one.name for one in plan.partial]  # their order is that of creation
+        told["partial"] = {one.name: _groups_told(one.groups) for one in plan.partial}
+    return told
+
+
+def _groups_told(groups: Sequence[Sequence[int]]) -> Any:
+    """The groups of a partial set where they are few, else how many, the first, the last, and a digest."""
+    listed = list(map(list, groups))
+    text = json.dumps(listed)
+    if len(text) <= _LISTED:
+        return listed
+    digest = sha256(text.encode()).hexdigest()[:16]
+    return f"{len(listed)} groups, {shown(listed[0])} to {shown(listed[-1])} ({digest})"
 
 
 def _close_quietly(handles: Handles) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -13,11 +14,12 @@ from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from rankatlas.adapters.opening import Handles, open_plan
-from rankatlas.core import Group, Mesh
+from rankatlas.core import Atlas, Group, Mesh
 from rankatlas.creation import CreationPlan, Family
 from rankatlas.errors import InputError, JobError, shown
 
 _ALONE = "each rank alone"
+_DEVICES = MappingProxyType({"nccl": "cuda", "gloo": "cpu"})
 _PREFIX = "rankatlas/groups/of"  # of the keys in the store
 
 
@@ -217,27 +219,61 @@ def _seconds(timeout: timedelta | float | None) -> timedelta | None:
     return timedelta(seconds=seconds)
 
 
-def to_device_mesh(source: Handles | Mesh, device_type: str = "cpu") -> DeviceMesh:
+def to_device_mesh(source: Handles | Mesh, device_type: str | None = None, *, chart: str | None = None) -> DeviceMesh:
     """A DeviceMesh with the axes of a mesh: from `Handles` it holds their groups, from a `Mesh` torch makes its own.
 
-    Handles must have a group for every axis of their mesh.  Cost: O(world), for torch keeps a table of ranks.
+    Handles must have a group for every axis of their mesh; of an atlas, `chart` names the one that is meant.  Without
+    `device_type` it is that of the groups: "cuda" over nccl, "cpu" over gloo, else the accelerator that torch has here.
+    Cost: O(world), for torch keeps a table of ranks.
 
-    Raises HandleError (an axis without a group), InputError (an atlas, or ranks that do not begin at 0).
+    Raises HandleError (an axis without a group, a rank outside the chart), InputError (no mesh, no such chart, or ranks
+    that do not begin at 0).
     """
     if isinstance(source, Handles):
         source.refuse_closed()
-    mesh = source.plan.layout if isinstance(source, Handles) else source
-    if not isinstance(mesh, Mesh):
-        raise InputError(f"a DeviceMesh is made from a Mesh or from Handles of one, not from {shown(mesh)}")
+    layout = source.plan.layout if isinstance(source, Handles) else source
+    mesh = _chart(layout, chart)
     if isinstance(source, Handles):
         table = torch.arange(mesh.first_rank, mesh.first_rank + mesh.world_size, dtype=torch.int).view(mesh.sizes)
-        groups = [source[axis] for axis in mesh.axes]
+        groups = [source[address] for address in _addresses(layout, mesh, chart)]
+        device_type = device_type or _device_type(max(groups, key=dist.get_world_size))
         if len(groups) == 1:
             return DeviceMesh.from_group(groups[0], device_type, mesh_dim_names=mesh.axes)
         return DeviceMesh.from_group(groups, device_type, mesh=table, mesh_dim_names=mesh.axes)
     if mesh.first_rank:
         raise InputError(f"init_device_mesh makes meshes from rank 0 on; {mesh} begins at {mesh.first_rank}")
-    return init_device_mesh(device_type, mesh.sizes, mesh_dim_names=mesh.axes)
+    return init_device_mesh(device_type or _device_type(None), mesh.sizes, mesh_dim_names=mesh.axes)
+
+
+def _chart(layout: Mesh | Atlas, chart: str | None) -> Mesh:
+    if isinstance(layout, Atlas):
+        if chart in layout.charts:
+            return layout.charts[chart]
+        raise InputError(
+            f"a DeviceMesh is one chart of an atlas; chart is one of {', '.join(layout.charts)}, not {shown(chart)}"
+        )
+    if not isinstance(layout, Mesh):
+        raise InputError(f"a DeviceMesh is made from a Mesh or from Handles, not from {shown(layout)}")
+    if chart is not None:
+        raise InputError(f"{layout} is a mesh and has no charts; leave chart {shown(chart)} out")
+    return layout
+
+
+def _addresses(layout: Mesh | Atlas, mesh: Mesh, chart: str | None) -> list[str]:
+    """The axes of the mesh by the names they have in handles."""
+    shared = layout.shared if isinstance(layout, Atlas) else mesh.axes
+    return [axis if axis in shared else f"{chart}.{axis}" for axis in mesh.axes]
+
+
+def _device_type(group: Any) -> str:
+    """Where tensors of a group live; None is the default group, which may not be there yet."""
+    backend = dist.get_backend(group) if group is not None or dist.is_initialized() else ""
+    if backend in _DEVICES:
+        return _DEVICES[backend]
+    if hasattr(torch, "accelerator"):  # since 2.6
+        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        return found.type if found else "cpu"
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def from_device_mesh(device_mesh: DeviceMesh) -> Mesh:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from rankatlas.core import Mesh
 from rankatlas.core.border import as_int, in_order, is_list
-from rankatlas.creation.families import Family
+from rankatlas.creation.families import Family, PlannedGroup
 from rankatlas.creation.plan import CreationPlan
 from rankatlas.errors import CreationOrderError, InputError, shown
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     Members = tuple[int, ...]
     Call = tuple[Members, ...]  # one group, or all groups of a partition, made by one call
 
-    _Planned = list[tuple[Members, bool]]  # members, and whether they need a communicator
+    _Due = tuple[Members, bool, str]  # members, whether they need a communicator, and what the group is called
+    _Planned = list[_Due]
+    _Parting = tuple[int, _Due | None, Call | None]  # the number of a call, what was due there, what was created
 
 _SHOWN = 8
 _MOST_RANKS = 1 << 22  # of a plan that calls are held against
@@ -37,7 +40,8 @@ def check_calls(
     be created or not, that of a rank alone also first.  A rank of the plan that is not given creates nothing.
     Cost: O(calls of all ranks).
 
-    Raises CreationOrderError: the first call at which ranks part, who does what there, and an order that works;
+    Raises CreationOrderError: the first call at which ranks part, who does what there, and an order that works, that of
+    the most ranks; with a plan, the group that was due by its name, and what the plan has for that rank.
     InputError for something that is no list of calls.
 
     >>> check_calls({0: [[0, 1], [0, 2]], 1: [[0, 1], [0, 2]], 2: [[0, 1], [0, 2]]})
@@ -129,14 +133,34 @@ def _parted(number: int, camps: list[tuple[Call | None, list[int]]], canonical: 
 
 
 def _canonical(calls: dict[int, list[Call]]) -> list[list[int]]:
-    """Every distinct group once: by the number of the call that first makes it, then by its members."""
-    first: dict[Members, int] = {}
+    """Every distinct group once: as the most ranks make them, others where the most of those who make them do."""
+    places: dict[Members, Counter[int]] = {}
     for made in calls.values():
-        for number, call in enumerate(made):
-            for group in call:
-                members = tuple(sorted(group))
-                first[members] = min(first.get(members, number), number)
-    return [list(members) for members in sorted(first, key=lambda members: (first[members], members))]
+        for members, number in _numbered(made):
+            places.setdefault(members, Counter())[number] += 1
+    most = {members: min(times, key=lambda one: (-times[one], one)) for members, times in places.items()}
+    followed: dict[Members, int] = {}
+    for members, number in _numbered(_followed(calls)):
+        followed.setdefault(members, number)
+    most.update(followed)
+    order = sorted(most, key=lambda members: (most[members], members not in followed, members))
+    return [list(members) for members in order]
+
+
+def _numbered(made: list[Call]) -> Iterator[tuple[Members, int]]:
+    return ((tuple(sorted(group)), number) for number, call in enumerate(made) for group in call)
+
+
+def _followed(calls: dict[int, list[Call]]) -> list[Call]:
+    """The calls of those who are with the most ranks at every call."""
+    ranks = list(calls)
+    found: list[Call] = []
+    while True:
+        at_once = {rank: calls[rank][len(found)] for rank in ranks if len(found) < len(calls[rank])}
+        if not at_once:
+            return found
+        call, ranks = _camps(at_once)[0]
+        found += [call] if call else []
 
 
 def _check_plan(calls: dict[int, list[Call]], plan: CreationPlan) -> None:
@@ -155,26 +179,51 @@ def _check_plan(calls: dict[int, list[Call]], plan: CreationPlan) -> None:
     absent = (rank for rank in _ranks_of(plan) if rank not in calls)
     everybody = {**calls, **{rank: [] for rank in absent}}  # who is not given creates nothing
     parted = [
-        {rank: left for rank, made in everybody.items() if (left := _parting(made, way(rank)))}
+        (way, {rank: left for rank, made in everybody.items() if (left := _parting(made, way(rank)))})
         for way in (ways.every, ways.own, ways.opened)
     ]
-    if not all(parted):
+    if not all(found for _, found in parted):
         return
     # The way along which fewer ranks leave, and those later, is the one they were on.
-    odd = min(parted, key=lambda found: (len(found), -min(left[0] for left in found.values())))
+    way, odd = min(parted, key=lambda one: (len(one[1]), -min(left[0] for left in one[1].values())))
+    raise _left(plan, ways, way, odd)
+
+
+def _left(
+    plan: CreationPlan, ways: _Ways, way: Callable[[int], Iterator[_Due]], odd: dict[int, _Parting]
+) -> CreationOrderError:
+    """The error for ranks that leave the plan, along the way they were on: the first of them, and what it was to do."""
     rank = min(odd, key=lambda rank: (odd[rank][0], rank))
     number, due, given = odd[rank]
-    canonical = [list(members) for members, new in ways.planned if new]
-    raise CreationOrderError(
-        f"{_who([rank])} leaves the plan at call {number}: {_told((due,) if due else None)} is due,"
-        f" it creates {_told(given)}\n"
-        f"the plan of {plan.layout} creates, in this order: {_listed(canonical)}",
+    others = [other for other in sorted(odd) if other != rank]
+    return CreationOrderError(
+        f"{_who([rank])} leaves the plan at call {number}: {f'{due[2]}, {shown(list(due[0]))},' if due else 'nothing'}"
+        f" is due, it creates {_told(given)}{_called(given, ways)}"
+        + (f"; {_who(others)} {'leaves' if len(others) == 1 else 'leave'} it, too" if others else "")
+        + f"\nby the plan of {plan.layout} rank {rank}{', as every rank,' if way == ways.every else ''} creates,"
+        f" in this order: {_around(due, [one for one in way(rank) if one[1]])}",
         first_divergent_call=number,
         odd_ranks=sorted(odd),
-        expected=list(due) if due else None,
+        expected=list(due[0]) if due else None,
         given=_plain(given),
-        canonical_plan=canonical,
+        canonical_plan=[list(members) for members, new, _ in ways.planned if new],
     )
+
+
+def _called(given: Call | None, ways: _Ways) -> str:
+    """What the plan calls a group that was created where another was due."""
+    members = tuple(sorted(given[0])) if given and len(given) == 1 else None
+    name = next((name for other, _, name in ways.planned if other == members), None)
+    return f" ({name})" if name else ""
+
+
+def _around(due: _Due | None, planned: _Planned) -> str:
+    """What a rank creates, from the group that was due on where it is much."""
+    place = planned.index(due) if due in planned else len(planned)
+    first = max(0, min(place, len(planned) - _SHOWN))
+    told = ", ".join(f"{name} {shown(list(members))}" for members, _, name in planned[first : first + _SHOWN])
+    more = ", ..." if len(planned) > first + _SHOWN else ""
+    return ("..., " if first else "") + (told or "nothing") + more
 
 
 class _Ways:
@@ -182,36 +231,44 @@ class _Ways:
 
     def __init__(self, plan: CreationPlan) -> None:
         self._plan = plan
-        self._partial: list[tuple[Members, bool]] = [(tuple(one.ranks), one.new) for one in plan.partial_groups()]
-        self._of_family = [[(tuple(one.ranks), one.new) for one in family.planned()] for family in plan.families]
+        self._partial: _Planned = [_due(one) for one in plan.partial_groups()]
+        self._of_family = [[_due(one) for one in family.planned()] for family in plan.families]
         self.planned: _Planned = [*chain.from_iterable(self._of_family), *self._partial]
         self._partial_of: dict[int, _Planned] = {}
         for one in self._partial:
             for rank in one[0]:
                 self._partial_of.setdefault(rank, []).append(one)
 
-    def every(self, rank: int) -> Iterator[tuple[Members, bool]]:
+    def every(self, rank: int) -> Iterator[_Due]:
         """All groups."""
-        return chain([((rank,), False)], self.planned)
+        return chain([_alone(rank)], self.planned)
 
-    def own(self, rank: int) -> Iterator[tuple[Members, bool]]:
+    def own(self, rank: int) -> Iterator[_Due]:
         """The groups that the rank is in."""
         families = (self._own(family, rank) for family in self._plan.families)
-        return chain([((rank,), False)], *families, self._partial_of.get(rank, ()))
+        return chain([_alone(rank)], *families, self._partial_of.get(rank, ()))
 
-    def opened(self, rank: int) -> Iterator[tuple[Members, bool]]:
+    def opened(self, rank: int) -> Iterator[_Due]:
         """As `open_groups` does it: partial sets, and sets whose members could not agree on a name, by all ranks."""
         families = (
             planned if family.how == "every" else self._own(family, rank)
             for family, planned in zip(self._plan.families, self._of_family)
         )
-        return chain([((rank,), False)], *families, self._partial)
+        return chain([_alone(rank)], *families, self._partial)
 
     def _own(self, family: Family, rank: int) -> _Planned:
         group = family.group_of(rank)
         if group is None or family.is_repeat(group):
             return []
-        return [(tuple(group.ranks), family.created > 0)]
+        return [_due(PlannedGroup(family.names, group.index, group.ranks, family.created > 0))]
+
+
+def _due(one: PlannedGroup) -> _Due:
+    return tuple(one.ranks), one.new, f"{one.names[0]} group {one.index}"
+
+
+def _alone(rank: int) -> _Due:
+    return (rank,), False, f"rank {rank} alone"
 
 
 def _ranks_of(plan: CreationPlan) -> Iterable[int]:
@@ -221,16 +278,14 @@ def _ranks_of(plan: CreationPlan) -> Iterable[int]:
     return dict.fromkeys(chain.from_iterable(ranges))
 
 
-def _parting(
-    made: list[Call], planned: Iterator[tuple[Members, bool]]
-) -> tuple[int, Members | None, Call | None] | None:
+def _parting(made: list[Call], planned: Iterator[_Due]) -> _Parting | None:
     """Where one rank's calls leave what is planned for it; groups without a communicator may be left out."""
     for number, call in enumerate(made):
         for group in call:
             due = next((one for one in planned if one[1] or one[0] == group), None)
             if due is None or due[0] != group:
-                return number, due[0] if due else None, call
-    left = next((members for members, new in planned if new), None)
+                return number, due, call
+    left = next((one for one in planned if one[1]), None)
     return (len(made), left, None) if left else None
 
 

@@ -42,6 +42,12 @@ class FamilyCost:
         """Plain data for JSON."""
         return {name: getattr(self, name) for name in ("names", *(name for name in self.__slots__ if name != "names"))}
 
+    def __repr__(self) -> str:
+        return (
+            f"FamilyCost({' = '.join(self.names)}: {self.groups:,} groups of {self.size:,}, {self.created:,} created;"
+            f" calls of every rank: {self.one_by_one:,} one by one, {self.by_partition:,} by partition)"
+        )
+
 
 class Cost:
     """The cost of a plan, for every rank of `world_size`.
@@ -56,6 +62,8 @@ class Cost:
     >>> cost = CreationPlan(Mesh(dp=32, tp=8), ["tp"]).cost()
     >>> cost.one_by_one, cost.not_a_member, cost.by_partition, cost.communicators
     (32, 31, 1, 32)
+    >>> cost
+    Cost(32 communicators; calls of every rank: 32 one by one, 1 by partition; a rank is in 1, about 128 MiB)
     """
 
     __slots__ = ("by_partition", "families", "memberships", "partial", "world_size")
@@ -99,6 +107,22 @@ class Cost:
         names = ("world_size", "communicators", "one_by_one", "not_a_member", "by_partition", "partial", "memberships")
         facts = {name: getattr(self, name) for name in (*names, "memory")}
         return {**facts, "families": [one.to_dict() for one in self.families]}
+
+    def __repr__(self) -> str:
+        return (
+            f"Cost({counted(self.communicators, 'communicator')}; calls of every rank: {self.one_by_one:,} one by one,"
+            f" {self.by_partition:,} by partition; a rank is in {self.memberships:,}, about"
+            f" {self.memory / 2**20:,.0f} MiB)"
+        )
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things in words: one of them has no s.
+
+    >>> counted(1, "more group"), counted(2048, "communicator")
+    ('1 more group', '2,048 communicators')
+    """
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def most_covered(ranges: Sequence[range], extra: Mapping[int, int]) -> int:

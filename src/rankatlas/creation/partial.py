@@ -17,9 +17,12 @@ _MOST_RANKS = 1 << 22  # whose pairs are listed
 
 
 class PartialSet:
-    """A named set of groups: rank → none, one or several of them.  `groups` are tuples of ranks, in order.
+    """A named set of groups: rank → none, one or several of them.
 
-    >>> PartialSet("embedding", [[0, 6], [1, 7]]).of(7)
+    `groups` are tuples of ranks in the order given; members ascend, as in every group of a layout, however they were
+    written: a rank's place in its group is its place among the numbers.
+
+    >>> PartialSet("embedding", [[0, 6], [7, 1]]).of(7)
     ((1, 7),)
     """
 

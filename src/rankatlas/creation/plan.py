@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from rankatlas.core import Atlas, Mesh, parse_layout
-from rankatlas.core.border import as_int, axis_names, in_order
+from rankatlas.core.border import as_int, axis_names, in_order, is_list
 from rankatlas.core.description import fingerprint
 from rankatlas.creation.cost import Cost, most_covered
 from rankatlas.creation.families import Earlier, Family, PlannedGroup, addresses, label
@@ -24,8 +24,9 @@ class CreationPlan:
 
     `layout` is a mesh, an atlas or notation; `axes` the sets of axes, such as [("tp",), ("dp", "cp")] or ["tp",
     "dp+cp"]; `partial` the sets that do not cover every rank alike, made last: name → lists of ranks (see
-    `first_and_last`, `neighbours`).  Groups with equal members are one, under several names.  One rank alone and the
-    whole world need no new communicator.  Axes of an atlas go by their chart ("expert.ep") unless they are shared.
+    `first_and_last`, `neighbours`), whose members ascend however they are written.  Groups with equal members are one,
+    under several names.  One rank alone and the whole world need no new communicator.  Axes of an atlas go by their
+    chart ("expert.ep") unless they are shared.
 
     Cost: O(sets × axes), whatever the world; O(ranks in it) for a partial set.
 
@@ -238,7 +239,7 @@ def axes_named(name: object) -> tuple[str, ...]:
     >>> axes_named("dp+cp"), axes_named(["cp", "dp"])
     (('dp', 'cp'), ('cp', 'dp'))
     """
-    names = axis_names(name, "axes")
+    names = axis_names(name, "axes") if isinstance(name, str) or is_list(name) else ()
     if len(names) == 1:
         names = tuple(part.strip() for part in names[0].split("+"))
     if not names or not all(names):

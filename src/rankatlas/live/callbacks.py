@@ -14,9 +14,10 @@ from types import MappingProxyType
 from typing import Any
 
 from rankatlas.core import Atlas, Mesh
+from rankatlas.creation import CreationPlan
 from rankatlas.errors import JobError, shown
 from rankatlas.live.agree import Agreement, agree
-from rankatlas.live.jobs import layout_given
+from rankatlas.live.jobs import expected_given
 from rankatlas.live.record import record
 from rankatlas.records.check import check_record
 from rankatlas.records.record import LayoutRecord
@@ -38,7 +39,7 @@ class Watch:
     def __init__(
         self,
         layout: object,
-        expect: Mesh | Atlas | str | None,
+        expect: Mesh | Atlas | CreationPlan | str | None,
         axes: Sequence[str],
         path: str | os.PathLike[str] | None,
         extra: dict[str, Any] | None,
@@ -61,7 +62,7 @@ class Watch:
 
     def look(self, engine: str) -> None:
         """The groups are made: write them down, and hold them against the layout they should have."""
-        expect = layout_given(self.expect)
+        expect = expected_given(self.expect)
         self.record = record(self.path, expect, timeout=self.timeout, engine=engine)
         if expect is not None:
             check_record(self.record, expect, self.axes)
@@ -70,7 +71,7 @@ class Watch:
 def callback(
     layout: object = None,
     *,
-    expect: Mesh | Atlas | str | None = None,
+    expect: Mesh | Atlas | CreationPlan | str | None = None,
     axes: Sequence[str] = (),
     path: str | os.PathLike[str] | None = None,
     extra: dict[str, Any] | None = None,

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from rankatlas.core import Atlas, Mesh, parse_layout
+from rankatlas.creation import CreationPlan
 from rankatlas.errors import InputError, JobError, RankatlasError, RankSilent, shown
 
 _T = TypeVar("_T")
@@ -96,13 +97,13 @@ def seconds_given(timeout: object, name: str = "timeout") -> float:
     raise JobError(f"{name} is a number of seconds above 0 and at most {_LONGEST:,}, not {shown(timeout)}")
 
 
-def layout_given(expect: Mesh | Atlas | str | None) -> Mesh | Atlas | None:
-    """The layout that a job should have, None where none is given.  Raises InputError for anything else."""
+def expected_given(expect: Mesh | Atlas | CreationPlan | str | None) -> Mesh | Atlas | CreationPlan | None:
+    """The layout, or the plan, that a job should have, None where none is given.  Raises InputError for others."""
     if isinstance(expect, str):
         return parse_layout(expect)
-    if expect is None or isinstance(expect, (Mesh, Atlas)):
+    if expect is None or isinstance(expect, (Mesh, Atlas, CreationPlan)):
         return expect
-    raise InputError(f"expect is a Mesh, an Atlas or notation, not {shown(expect)}")
+    raise InputError(f"expect is a Mesh, an Atlas, notation or a CreationPlan, not {shown(expect)}")
 
 
 def is_of_world(layout: Mesh | Atlas | None, world_size: int) -> bool:

@@ -13,12 +13,13 @@ from typing import Any
 
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.border import in_order
+from rankatlas.creation import CreationPlan
 from rankatlas.errors import InputError, JobError, LaunchError, RankSilent, shown
 from rankatlas.live.jobs import (
     Store,
     current_job,
+    expected_given,
     is_of_world,
-    layout_given,
     refuse_other_world,
     seconds_given,
     store_may_go,
@@ -36,14 +37,15 @@ _TOPIC = "rankatlas/record"
 
 def record(
     path: str | os.PathLike[str] | None = None,
-    expect: Mesh | Atlas | str | None = None,
+    expect: Mesh | Atlas | CreationPlan | str | None = None,
     *,
     timeout: float = 60,
     engine: str | None = None,
 ) -> LayoutRecord:
     """Gather every process group of the job; rank 0 writes them to `path` as JSON, whole or not at all.
 
-    `expect` is the layout the job should have; without it the layout is inferred from the groups.  Every rank calls
+    `expect` is the layout the job should have, or a `CreationPlan`, by whose partial sets groups are named, too;
+    without it the layout is inferred from the groups.  Every rank calls
     this, at the same point; it makes no group, draws no random number and runs no collective.
     Cost: about six messages per rank; on rank 0 O(groups).
 
@@ -55,14 +57,15 @@ def record(
 
 def _recorded(
     path: str | os.PathLike[str] | None,
-    expect: Mesh | Atlas | str | None,
+    expect: Mesh | Atlas | CreationPlan | str | None,
     timeout: float,
     engine: str | None,
     *,
     any_world: bool,
 ) -> LayoutRecord:
     timeout = seconds_given(timeout)
-    expected = layout_given(expect)
+    expected = expected_given(expect)
+    layout = expected.layout if isinstance(expected, CreationPlan) else expected
     if path is not None and not (isinstance(path, (str, os.PathLike)) and os.fspath(path)):
         raise InputError(f"path is the name of the file to write, not {shown(path)}")
     job = current_job(engine)
@@ -79,8 +82,8 @@ def _recorded(
         kinds = sort_kinds({one["rank"]: one["groups"] for one in gathered})
         ranks = [{key: one[key] for key in ("rank", "host", "local_rank", "device")} for one in gathered]
         if not any_world:
-            refuse_other_world(expected, job.world_size)
-        fitting = expected if is_of_world(expected, job.world_size) else None
+            refuse_other_world(layout, job.world_size)
+        fitting = expected if is_of_world(layout, job.world_size) else None
         made = made_of(ranks, kinds, fitting, job.name)
         if path is not None and job.rank == 0:
             _write(made, os.fspath(path))
@@ -95,12 +98,17 @@ def _recorded(
 
 
 def verify(
-    expect: Mesh | Atlas | str, *, axes: str | Sequence[str] = (), timeout: float = 60, engine: str | None = None
+    expect: Mesh | Atlas | CreationPlan | str,
+    *,
+    axes: str | Sequence[str] = (),
+    timeout: float = 60,
+    engine: str | None = None,
 ) -> LayoutRecord:
     """Hold every group of the job against the layout it should have; the record of it when all is right.
 
     Every kind must be groups of `expect`, the order of members included.  `axes` names what must exist ("tp",
-    "dp+cp"), so that a group nobody made is a fault as well.
+    "dp+cp"), so that a group nobody made is a fault as well.  Of a `CreationPlan`, which `open_groups` carries out,
+    all that it creates must exist, and its partial sets are meant as the groups of its layout are.
 
     Raises GroupMismatch on every rank: the kind, its first wrong group, what was expected, the ranks concerned.
     Otherwise as `record`.
@@ -108,9 +116,9 @@ def verify(
     named = (axes,) if isinstance(axes, str) else in_order(axes, "axes")
     if not all(isinstance(name, str) for name in named):
         raise InputError(f"axes are names such as 'tp' or 'dp+cp', not {shown(axes)}")
-    meant = layout_given(expect)
+    meant = expected_given(expect)
     if meant is None:
-        raise InputError("verify needs the layout that is expected; record infers one")
+        raise InputError("verify needs the layout, or the plan, that is expected; record infers a layout")
     made = _recorded(None, meant, timeout, engine, any_world=True)
     check_record(made, meant, named)
     return made

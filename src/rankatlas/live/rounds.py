@@ -17,9 +17,12 @@ from rankatlas.live.jobs import Store, identity
 
 GRACE = 3.0  # seconds the others give rank 0 beyond the timeout, for its answer to arrive
 _HEARD = 1.0  # seconds rank 0 waits for the others to read its answer
-# Seconds of one wait: a store answers one question at a time, and whoever gave up must not hold it for long.  Not less,
-# for torch makes a trace of its own stack whenever a wait ends without the key.
+# Seconds of one wait: a store answers one question at a time, and whoever gave up must not hold it for long.
 _SLICE = 2.0
+# Then seconds between two looks, growing: torch prints a trace of its own stack whenever a wait ends without the key.
+# Thousands of ranks look less often, for the store has other work; all of them within _HEARD, for rank 0 may go then.
+_FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_OF_MANY = 0.05, 0.25, 0.5
+_MANY = 4096  # ranks
 _FEW = 16  # ranks that rank 0 reads by itself where reading is slow
 
 
@@ -182,16 +185,18 @@ class Round:
         return [text.partition(b"\n")[2] for text in texts]
 
     def _wait(self, name: str, seconds: float) -> bool:
-        """Whether a key is published in time; in slices, so that the store is free for others in between."""
+        """Whether a key is published in time: told by the store for the first moments, then looked for."""
         deadline = time.monotonic() + seconds
-        while True:
+        self._go_on()
+        found = self._store.wait([self._key(name)], min(max(seconds, 0), _SLICE))
+        pause, longest = _FIRST_PAUSE, _LONGEST_PAUSE if self._world_size < _MANY else _LONGEST_OF_MANY
+        while not found and (left := deadline - time.monotonic()) > 0:
+            self._stop.wait(min(pause, left))
             self._go_on()
-            left = deadline - time.monotonic()
-            if self._store.wait([self._key(name)], min(max(left, 0), _SLICE)):
-                self._go_on()
-                return True
-            if left <= _SLICE:
-                return False
+            found = self._store.has(self._key(name))
+            pause = min(longest, pause * 2)
+        self._go_on()
+        return found
 
     def _is_ours(self, key: str) -> bool:
         """Whether this very process has said what is under `key`."""

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from rankatlas.core import Atlas, Mesh
+from rankatlas.creation import CreationPlan, PartialSet
 from rankatlas.derived import axis_role
 from rankatlas.errors import GroupMismatch
 from rankatlas.records.kinds import Kind, axis_name, covered, known_groups, name_kinds
+from rankatlas.records.planned import Meant, base
 from rankatlas.records.record import LayoutRecord
 
 _Table = tuple[tuple[int, ...], ...]
@@ -16,28 +18,35 @@ _LISTED = 6  # other kinds that are wrong, in a message
 _SAME = {"mp": "tp", "tp": "mp", "pipe": "pp", "data": "dp", "model": "tp"}  # two words of the field for one axis
 
 
-def check_record(made: LayoutRecord, layout: Mesh | Atlas, axes: Sequence[str] = ()) -> None:
-    """Nothing, if every kind of the record is groups of `layout`, members in order, and all of `axes` were made.
+def check_record(made: LayoutRecord, expected: Mesh | Atlas | CreationPlan, axes: Sequence[str] = ()) -> None:
+    """Nothing, if every kind of the record is groups of the layout, members in order, and all of `axes` were made.
 
-    A kind whose description speaks of an axis must be the groups of that axis.  Names the kinds by `layout`.
+    Of a plan, its partial sets are meant, too, and every group it creates must have been made.  A kind whose
+    description speaks of an axis, or of a partial set, must be groups of that.  Names the kinds by what is expected.
     Cost: O(kinds × world).
 
     Raises GroupMismatch: the kind, its first wrong group, what was expected, the ranks concerned, and which other kinds
     are wrong.  UnknownAxisError for an axis in `axes` that the layout does not have.
     """
+    layout = expected.layout if isinstance(expected, CreationPlan) else expected
     if layout.world_size != made.world_size or covered(layout) != list(range(made.world_size)):
         last = layout.first_rank + layout.world_size - 1
         raise _refusal(
             f"the job has ranks 0 to {made.world_size - 1}, {layout} has {layout.first_rank} to {last}", "world"
         )
     name_kinds(made.kinds, layout)
-    faults = [*_wrong_kinds(made, layout), *_absent(made, layout, axes)]
+    meant = Meant(expected) if isinstance(expected, CreationPlan) else None
+    if meant:
+        meant.name(made.kinds)
+    faults = [*_wrong_kinds(made, layout, meant), *_absent(made, layout, axes)]
+    if meant:
+        faults += _missing(made, meant, [base(fault.kind) for fault in faults])
     if faults:
         first, *rest = faults
         raise _with_others(first, [fault.kind for fault in rest])
 
 
-def _wrong_kinds(made: LayoutRecord, layout: Mesh | Atlas) -> Iterator[GroupMismatch]:
+def _wrong_kinds(made: LayoutRecord, layout: Mesh | Atlas, meant: Meant | None) -> Iterator[GroupMismatch]:
     families = known_groups(layout)
     for kind in made.kinds:
         if kind.disagreements:
@@ -47,11 +56,65 @@ def _wrong_kinds(made: LayoutRecord, layout: Mesh | Atlas) -> Iterator[GroupMism
                 ranks=kind.disagreements,
             )
             continue
-        meant = _broken_promise(kind, layout, families)
-        if meant:
-            yield _mismatch(kind, layout, meant)
+        spoken = meant.spoken_of(kind) if meant else None
+        if spoken is not None:
+            if any(ranks not in spoken.groups for ranks in _table(kind)):
+                yield _stray(kind, spoken)
+            continue
+        promised = _broken_promise(kind, layout, families)
+        if promised:
+            yield _mismatch(kind, layout, promised)
+        elif kind.axes is None and meant and any(map(meant.has, _table(kind))):
+            yield _unplanned(kind, meant)
         elif kind.axes is None:
             yield _mismatch(kind, layout, {name: table for table, (name, *_) in families.items()})
+
+
+def _stray(kind: Kind, spoken: PartialSet) -> GroupMismatch:
+    """The error for a kind with a group that the partial set it speaks of has not."""
+    given = next(ranks for ranks in _table(kind) if ranks not in spoken.groups)
+    near = tuple(sorted(given))
+    told = f"; it has {list(near)}, whose members stand in another order here" if near in spoken.groups else ""
+    return GroupMismatch(
+        f"{kind.description}: {list(given)} is no group of the partial set {spoken.name}{told}",
+        kind=kind.description,
+        given=list(given),
+        expected=list(near) if told else None,
+        ranks=sorted(given),
+        others=[],
+    )
+
+
+def _unplanned(kind: Kind, meant: Meant) -> GroupMismatch:
+    """The error for a kind some of whose groups are those of the plan, and one is not."""
+    given = next(ranks for ranks in _table(kind) if not meant.has(ranks))
+    return GroupMismatch(
+        f"{kind.description}: {list(given)} is no group of the plan of {meant.plan.layout}, which has"
+        f" {', '.join(meant.plan.names)}",
+        kind=kind.description,
+        given=list(given),
+        expected=None,
+        ranks=sorted(given),
+        others=[],
+    )
+
+
+def _missing(made: LayoutRecord, meant: Meant, told: Sequence[str]) -> Iterator[GroupMismatch]:
+    """The error for every name of the plan with groups nobody made, but for those a fault was `told` of already."""
+    for name, (lacking, count) in meant.missing(made.kinds).items():
+        if name in told:
+            continue
+        first, *rest = lacking
+        if len(lacking) == count:
+            there = ", ".join(dict.fromkeys(str(kind.axes) for kind in made.kinds)) or "none"
+            what = f"of the {meant.told(name)}" if name != meant.told(name) else f"over {name}"
+            message = f"no groups {what} were made; there are {there}"
+        else:
+            more = f", and nor {'was' if len(rest) == 1 else 'were'} {len(rest)} more" if rest else ""
+            message = f"{name} group {first.index} of the plan, {list(first.ranks)}, was not made{more}"
+        yield GroupMismatch(
+            message, kind=name, given=None, expected=list(first.ranks), ranks=list(first.ranks), others=[]
+        )
 
 
 def _absent(made: LayoutRecord, layout: Mesh | Atlas, axes: Sequence[str]) -> Iterator[GroupMismatch]:

@@ -8,9 +8,11 @@ from typing import Any
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.border import as_int
 from rankatlas.core.description import layout_from_dict
+from rankatlas.creation import CreationPlan
 from rankatlas.errors import DescriptionError
 from rankatlas.records.infer import infer_layout
 from rankatlas.records.kinds import Kind, name_kinds
+from rankatlas.records.planned import Meant
 
 FORMAT = "rankatlas.record"
 VERSION = 1
@@ -102,18 +104,23 @@ class LayoutRecord:
 
 
 def made_of(
-    ranks: list[dict[str, Any]], kinds: list[Kind], expected: Mesh | Atlas | None, framework: str
+    ranks: list[dict[str, Any]], kinds: list[Kind], expected: Mesh | Atlas | CreationPlan | None, framework: str
 ) -> LayoutRecord:
-    """The record of ranks and kinds, named by the expected layout, or by the one inferred.  Cost: O(kinds × world).
+    """The record of ranks and kinds, named by the layout or plan that is expected, or by the layout inferred.
+
+    Cost: O(kinds × world).
 
     >>> made_of([], [Kind("mesh_tp", [[0, 1]])], Mesh(tp=2), "torch").unexplained
     []
     """
     world_size = len(ranks)
     inference = infer_layout(kinds, world_size) if expected is None else None
-    layout = inference.layout if inference else expected
+    known = expected.layout if isinstance(expected, CreationPlan) else expected
+    layout = inference.layout if inference else known
     if layout is not None:
         name_kinds(kinds, layout)
+    if isinstance(expected, CreationPlan):
+        Meant(expected).name(kinds)
     unexplained = inference.unexplained if inference else [kind.description for kind in kinds if kind.axes is None]
     return LayoutRecord(
         world_size, ranks, kinds, layout, inferred=expected is None, unexplained=unexplained, framework=framework
