@@ -126,7 +126,8 @@ class Probe:
             if asked_at is not None and now - asked_at > patience and thread.is_alive():
                 raise self._lost(_ENDED)  # where it could ask nobody yet, it may have come near the store meanwhile
             if now - self._moved > self._limit and thread.is_alive():
-                raise self._lost(f"took longer than {self._limit:g} s")
+                # Whoever has not come had that time, too.
+                raise self._lost(f"took longer than {self._limit:g} s", patience=0)
         found = outcome[0]
         if isinstance(found, dict):
             return found
@@ -147,10 +148,11 @@ class Probe:
         ):  # where there is no store left to ask, which rank 0 mostly keeps, the lowest other that is not blamed
             say()
 
-    def _lost(self, why: str, known: Sequence[int] = ()) -> ProbeError:
+    def _lost(self, why: str, known: Sequence[int] = (), patience: float | None = None) -> ProbeError:
         """The error that names the ranks which do not answer any more, the same on all ranks that are left.
 
-        `known` are those that somebody has named already.  Bounded: a store whose keeper is stopped answers nothing.
+        `known` are those that somebody has named already; those that may still be starting have `patience` seconds.
+        Bounded: a store whose keeper is stopped answers nothing.
         """
         during, roll = self._during, self._roll
         if roll is None:
@@ -160,8 +162,8 @@ class Probe:
                 during=during,
             )
         try:
-            # Where a step took too long, whoever has not come had that time, too.
-            return _error(roll.ask(during, why, min(self._engine.patience, self._timeout) if why == _ENDED else 0))
+            patience = min(self._engine.patience, self._timeout) if patience is None else patience
+            return _error(roll.ask(during, why, patience))
         except (OSError, RuntimeError, RankSilent):
             if roll.verdict is not None:  # heard by the thread that listens
                 return _error(roll.verdict)

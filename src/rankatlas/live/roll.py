@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Event, RLock, Thread
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ _ANSWER = 2.5  # seconds that an answer may take beyond two looks, on a machine 
 _STORE = 3.0  # seconds more until the store counts as hung
 _JUDGES = 2  # whoever judges may be ended meanwhile, so another one can
 _SHOWN = 8
+_GONE = "gone"  # of a rank that ended in order
 # What a store can do: looks of all ranks in a second, and seconds that one question of one rank takes.
 _FAST, _SLOW = (2_000, 0.0005), (300, 0.05)
 
@@ -46,7 +48,7 @@ class Roll:
         self._store, self._prefix, self._rank, self._world_size = store, prefix, rank, world_size
         self._keeper = keeper
         self._lock = RLock()  # some clients mix up the answers of two threads
-        self._listens = self._judged = False
+        self._listens = self._answered = self._judged = False
         self.pause = max(_LOOK, world_size / rate)
         self._window = _ANSWER + 2 * self.pause
         self._reading = 3 * world_size * message
@@ -60,9 +62,13 @@ class Roll:
             Thread(target=self._listen, name="rankatlas roll", daemon=True).start()
 
     def leave(self) -> None:
-        """Say that this rank ends in order: nobody may count it as dead, nor expect it to tell anything."""
-        self._set(f"gone/{self._rank}", "1")
-        self._set(f"here/{self._rank}", "1")
+        """Say that this rank ends in order: nobody may count it as dead, nor expect it to tell anything.
+
+        All ranks have what they need, so whoever keeps the store may have left with it before.
+        """
+        self._answered = True
+        with suppress(OSError, RuntimeError):
+            self._set(f"here/{self._rank}", _GONE)
 
     def ask(self, during: str, why: str, patience: float = 0) -> Verdict:
         """Call the roll because `during` failed here, and return the verdict, which may be there already.
@@ -85,7 +91,7 @@ class Roll:
             say()
         try:
             bound = 2 * self.pause + _ANSWER
-            told = within(bound + _STORE, lambda stop: self._told(verdict, bound, stop))
+            told = within(2 * bound + _STORE, lambda stop: self._told(verdict, bound, stop))
         except (OSError, RuntimeError, RankSilent):
             told = False
         if not told and self._judged and self._rank != verdict.speaker:
@@ -99,7 +105,9 @@ class Roll:
             if stop.is_set() or time.monotonic() > deadline:
                 return False
             time.sleep(self.pause / 5)
+        self._set(f"heard/{self._rank}", "1")
         if self._rank == self._keeper:  # the store goes along with this process, and the others may not have heard yet
+            deadline = time.monotonic() + bound
             while not stop.is_set() and time.monotonic() < deadline and self._heard() < verdict.left:
                 time.sleep(self.pause / 5)
         return True
@@ -108,13 +116,12 @@ class Roll:
         return sum(self._has(f"heard/{rank}") for rank in range(self._world_size))
 
     def _listen(self) -> None:
-        answered = False
         while self.verdict is None:
             try:
-                if not answered and self._has("roll"):
+                if not self._answered and self._has("roll"):
                     self._set(f"here/{self._rank}", "1")
-                    answered = True
-                if answered:
+                    self._answered = True
+                if self._answered:
                     self._hear()
             except (OSError, RuntimeError):
                 return  # the store is gone; whoever asks it sees that
@@ -123,6 +130,7 @@ class Roll:
     def _call(self) -> None:
         self._set("roll", "1")
         self._set(f"here/{self._rank}", "1")
+        self._answered = True
 
     def _asked(self, failed: str, patience: float, longest: float, stop: Event) -> Verdict:
         for turn in range(_JUDGES):
@@ -143,9 +151,7 @@ class Roll:
     def _hear(self) -> Verdict | None:
         with self._lock:
             if self.verdict is None and self._has("verdict"):
-                found = Verdict(*json.loads(self._get("verdict")))
-                self._set(f"heard/{self._rank}", "1")
-                self.verdict = found
+                self.verdict = Verdict(*json.loads(self._get("verdict")))
             return self.verdict
 
     def _judge(self, patience: float, stop: Event) -> Verdict:
@@ -161,7 +167,7 @@ class Roll:
             time.sleep(_TICK)
         gone = {*silent}
         speaker = next(
-            (rank for rank in range(self._rank) if rank not in gone and not self._has(f"gone/{rank}")), self._rank
+            (rank for rank in range(self._rank) if rank not in gone and self._get(f"here/{rank}") != _GONE), self._rank
         )
         failed = json.loads(self._get("failed"))
         during, why = failed["during"], failed["why"]
