@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -21,6 +22,14 @@ from test_live_groups import paddle_environments
 ENGINE, FOLDER, PORTS, SCENARIO, *ARGUMENTS = sys.argv[1:]
 WORLD = 4
 VICTIM = 0 if SCENARIO.endswith("keeper") else 2
+
+
+def before_the_job(rank):
+    """What comes over this rank when its framework is there and nobody knows of it yet."""
+    if SCENARIO.startswith("unborn") and rank == VICTIM:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if SCENARIO == "unborn-ended":
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def happens(rank, during):
@@ -35,6 +44,8 @@ def happens(rank, during):
         os.kill(os.getpid(), signal.SIGKILL)
     if SCENARIO == "stopped" and rank == VICTIM:
         os.kill(os.getpid(), signal.SIGSTOP)
+    if SCENARIO == "stopped-turning" and rank == VICTIM:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGSTOP)).start()
     if SCENARIO == "interrupted":
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
@@ -61,6 +72,15 @@ def rank_of_the_job(rank):
         happens(rank, during)
 
     Probe._at = noticed
+    run = Probe.run
+
+    def begun(self, *given):
+        before_the_job(rank)
+        return run(self, *given)
+
+    Probe.run = begun
+    if SCENARIO == "refused" and rank == 0:
+        time.sleep(1.5)  # it is the last to start
     if SCENARIO == "wrong" and rank == 1:
         probe = Probe._probe
 
@@ -81,7 +101,8 @@ def rank_of_the_job(rank):
             say(text, **options)
 
         cli_probe.say = ended_first
-    main(["probe", "dp=2 tp=2", "--engine", ENGINE, "--turns", "2", "--sizes", "64,4K", *ARGUMENTS])
+    layout = "dp=2 tp=8" if SCENARIO == "refused" else "dp=2 tp=2"
+    main(["probe", layout, "--engine", ENGINE, "--turns", "2", "--sizes", "64,4K", *ARGUMENTS])
 
 
 importlib.import_module(ENGINE)
@@ -105,8 +126,11 @@ while left and time.monotonic() < deadline:
         if ended:
             left.remove(pid)
             codes[pid] = os.waitstatus_to_exitcode(status)
-    if len(left) == 1 and SCENARIO == "stopped":
+    if len(left) == 1 and SCENARIO.startswith("stopped"):
         os.kill(left[0], signal.SIGKILL)
+    if len(left) < WORLD and SCENARIO == "refused":  # as launchers do
+        for pid in left:
+            os.kill(pid, signal.SIGTERM)
     time.sleep(0.02)
 for pid in left:
     os.kill(pid, signal.SIGKILL)

@@ -35,11 +35,11 @@ class PaddleStore:
     """The store of the default group.
 
     Paddle's store waits without a bound of ours for a key that is absent, so each key has a counter beside it, which
-    can be asked at any time.
+    can be asked at any time.  One thread at a time: it mixes up answers, and with them the addresses of groups that are
+    being made.
     """
 
     at_once = False
-    threads = False  # answers get mixed up, and with them the addresses of groups that are being made
 
     def __init__(self, store: Any) -> None:
         self._store = store

@@ -22,7 +22,6 @@ class TorchStore:
     def __init__(self, store: Any) -> None:
         self._store = store
         self.at_once = bool(store.has_extended_api())
-        self.threads = True
 
     def set(self, key: str, value: bytes) -> None:
         """Publish `value` under `key`."""

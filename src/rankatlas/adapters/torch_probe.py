@@ -22,8 +22,9 @@ class Engine:
     """A probe's job: NCCL where there are devices, else gloo."""
 
     name = "torch"
+    patience = 10.0  # torchrun gives 30
 
-    def meet(self, rank: int, world_size: int, timeout: float) -> TorchStore:
+    def meet(self, rank: int, world_size: int, timeout: float) -> tuple[TorchStore, int | None]:
         """The store that MASTER_ADDR and MASTER_PORT name; rank 0 keeps it, unless the launcher does.
 
         torch would wait here for all ranks, and nobody could ask who is missing.
@@ -35,10 +36,10 @@ class Engine:
                 " torchrun, or set both, on every rank those of rank 0"
             )
         self._rank, self._world_size = rank, world_size
-        keeps = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True)
+        keeper = None if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True) else 0
 
         def connected(keeps: bool) -> Any:
-            return dist.TCPStore(  # type: ignore[attr-defined]
+            store = dist.TCPStore(  # type: ignore[attr-defined]
                 host,
                 int(port),
                 world_size,
@@ -47,10 +48,13 @@ class Engine:
                 wait_for_workers=False,
                 multi_tenant=True,
             )
+            # A launcher that starts the job again keeps its store, and what ranks have said in it.
+            attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+            return dist.PrefixStore(f"attempt {attempt}", store)  # type: ignore[attr-defined]
 
-        self._store = connected(keeps)
+        self._store = connected(rank == keeper)
         # A connection that waits for a key answers nobody else: torch has one, and whoever calls the roll another.
-        return TorchStore(connected(False))
+        return TorchStore(connected(False)), keeper
 
     def start(self, timeout: float) -> None:
         """Over the store."""

@@ -6,7 +6,9 @@ import math
 import os
 import signal
 import sys
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import click
@@ -24,17 +26,45 @@ from rankatlas.views.text import members, table_lines
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _LARGEST = 2**32  # bytes of a collective
+_SPEAKS = 5.0  # seconds in which the rank that tells of an error has started, too
+_TICK = 0.05
 
 
-class _Ended(BaseException):
-    """Somebody, mostly the launcher after a rank died, asked this process to end."""
+class _Ended:
+    """Whether somebody, mostly the launcher after a rank died, asked this process to end: no more than a note of it.
+
+    What is being said meanwhile is said to its end, and a second request changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def __call__(self) -> bool:
+        return self._asked
+
+    def listen(self) -> None:
+        signal.signal(signal.SIGTERM, self._note)
+
+    @contextmanager
+    def later(self) -> Iterator[None]:
+        """Hear requests at the end of the block: Paddle, when it is imported, puts a handler of its own there."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        try:
+            yield
+        finally:
+            self.listen()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+
+    def _note(self, number: int, frame: object) -> None:
+        self._asked = True
 
 
 @click.command(
     name="probe",
     cls=TakesAxes,
     epilog="Examples: torchrun --nproc-per-node 8 -m rankatlas probe 'dp=2 tp=4';"
-    " torchrun --nproc-per-node 8 -m rankatlas probe 'dp=2 tp=4' --axes tp --sizes 64K,16M --json",
+    " torchrun --nproc-per-node 8 -m rankatlas probe 'dp=2 tp=4' --axes tp --sizes 64K,16M --json;"
+    " python -m paddle.distributed.launch --nproc_per_node 8 $(command -v rankatlas) probe 'dp=2 mp=4' --engine paddle",
 )
 @click.argument("words", nargs=-1, required=True, metavar="LAYOUT")
 @click.option("--axes", multiple=True, metavar="AXES...", help="Sets of axes, such as tp dp+cp [each axis].")
@@ -59,20 +89,25 @@ def command(
 ) -> None:
     """Open every group of LAYOUT in the job of this process, check members and order, time collectives.
 
-    Every rank runs this, started by torchrun or Paddle's launcher; the lowest rank prints.  Exit code 1 where a group
-    is wrong, or a rank died or hangs, which is named.
+    Every rank runs this, started by torchrun or Paddle's launcher; rank 0 prints, or the lowest that is left.  Exit
+    code 1 where a group is wrong, or a rank died or hangs, which is named.
     """
     try:
         launch = Launch.detect()
     except RankatlasError as error:
-        hint = "a probe runs in every process of a job: torchrun --nproc-per-node 8 -m rankatlas probe LAYOUT"
+        hint = "a probe runs in every process of a job: torchrun --nproc-per-node 8 -m rankatlas probe LAYOUT,"
+        hint += (
+            " or python -m paddle.distributed.launch --nproc_per_node 8 $(command -v rankatlas) probe LAYOUT"
+            " --engine paddle"
+        )
         raise JobError(f"{hint}\n{error}") from None  # first, for the other lines may be cut
-    if math.isnan(timeout):  # which is in every range
-        raise InputError("--timeout is a number of seconds from 1 to 86400, not nan")
-    probe = None
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # its warnings of a lost peer bury what is said here
-    signal.signal(signal.SIGTERM, _end)
+    ended = _Ended()
+    ended.listen()
+    speaks = launch.rank == 0
     try:
+        if math.isnan(timeout):  # which is in every range
+            raise InputError("--timeout is a number of seconds from 1 to 86400, not nan")
         layout = read(words, format, world_size or launch.world_size).layout
         if not is_of_world(layout, launch.world_size):
             raise InputError(
@@ -80,59 +115,59 @@ def command(
                 f" {launch.world_size} from 0; start as many processes as the layout has ranks"
             )
         plan = CreationPlan(layout, axis_sets(axes, layout))
-        probe = Probe(
-            plan,
-            engine,
-            sizes=_sizes(sizes),
-            turns=turns,
-            timeout=timeout,
-            rank=launch.rank,
-            local=launch.local_rank or 0,
-        )
-        facts = probe.run()
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends the last ranks when the first leaves with 1
+        asked = _sizes(sizes)
+        speaks = (launch.local_rank or 0) == 0  # a framework may be missing on one host alone
+        with ended.later():
+            probe = Probe(
+                plan,
+                engine,
+                sizes=asked,
+                turns=turns,
+                timeout=timeout,
+                rank=launch.rank,
+                local=launch.local_rank or 0,
+            )
+        speaks = launch.rank == 0
+        try:
+            facts = probe.run(ended)
+        except ProbeError as error:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            fault = f"rankatlas: {error}"
+            probe.tell(error, lambda: _print(fault, err=True))
+            _leave(1)
         if launch.rank == 0:
-            say(json_text(facts) if as_json else "\n".join(_lines(facts)))
+            _print(json_text(facts) if as_json else "\n".join(_lines(facts)))
         _leave(0 if facts["ok"] else 1)
     except KeyboardInterrupt:
-        _leave(130, "interrupted" if launch.rank == 0 else "")
-    except (_Ended, ProbeError) as error:
-        _end_quietly()
-        if probe is None:
-            _leave(1)
-        fault = error if isinstance(error, ProbeError) else probe.lost("the launcher ended this process")
-        _leave(1, f"rankatlas: {fault}" if probe.speaks(fault) else "")
-    except RankatlasError:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         if launch.rank == 0:
+            _print("interrupted", err=True)
+        _leave(130)
+    except RankatlasError:
+        if speaks:
             raise
-        _leave(2)  # all ranks have the same to say
+        # All ranks have the same to say, and the first that leaves makes a launcher end the others.
+        deadline = time.monotonic() + _SPEAKS
+        while not ended() and time.monotonic() < deadline:
+            time.sleep(_TICK)
+        _leave(2)
 
 
-def _end(number: int, frame: object) -> None:
-    _end_quietly()
-    raise _Ended
-
-
-def _end_quietly() -> None:
-    """Requests to end come again while this process is ending: by then none is an exception any more."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _leave(code: int, message: str = "") -> NoReturn:
-    """End at once: threads that wait in a collective, and those of the frameworks, would keep the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _print(text: str, *, err: bool = False) -> None:
+    """Say it to its end.  Leaves with 2 where it cannot be written, but where nobody reads on."""
     try:
-        if message:
-            say(message, err=True)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        say(text, err=err)
+        (sys.stderr if err else sys.stdout).flush()
     except BrokenPipeError:
-        pass  # nobody reads on
+        pass
     except OSError as error:
-        code = 2
         with suppress(OSError):
             print(f"rankatlas: the report cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+        _leave(2)
+
+
+def _leave(code: int) -> NoReturn:
+    """End at once: threads that wait in a collective, and those of the frameworks, would keep the process."""
     os._exit(code)
 
 
@@ -152,13 +187,17 @@ def _sizes(text: str) -> list[int]:
 def _lines(facts: dict[str, Any]) -> list[str]:
     hosts = list(dict.fromkeys(one["host"] for one in facts["ranks"]))
     places = {one["rank"]: f"{one['host']}, {one['device']}" for one in facts["ranks"]}
-    named = ", ".join(f"{one['axes']} ({one['groups']:,} of {one['size']:,})" for one in facts["groups"])
+    named = ", ".join(
+        f"{one['axes']} ({_counted(one['groups'], 'group')} of {one['size']:,})" for one in facts["groups"]
+    )
     lines = [
         facts["notation"],
-        f"{len(places):,} ranks on {len(hosts):,} host(s), {facts['engine']} over {facts['backend']},"
-        f" {facts['calls']:,} creation calls a rank",
+        f"{_counted(len(places), 'rank')} on {_counted(len(hosts), 'host')}, {facts['engine']} over {facts['backend']},"
+        f" {_counted(facts['calls'], 'creation call')} a rank",
     ]
-    if facts["ok"]:
+    if not facts["timings"]:
+        lines.append("nothing to probe: no group has more than one rank")
+    elif facts["ok"]:
         lines.append(f"all groups have the right members in the right order: {named}")
     for fault in facts["wrong"]:
         lines.append(
@@ -180,10 +219,14 @@ def _lines(facts: dict[str, Any]) -> list[str]:
                 _time(rank["seconds"]),
             ]
         )
-    lines += ["", *table_lines(rows), ""]
+    lines += ["", *table_lines(rows), ""] if facts["timings"] else [""]
     rows = [["rank", "host", "device"]]
     rows += [[str(one["rank"]), one["host"], one["device"]] for one in facts["ranks"]]
     return lines + table_lines(rows)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _time(seconds: float) -> str:

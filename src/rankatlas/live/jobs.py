@@ -23,11 +23,10 @@ _LONGEST = 1_000_000  # seconds; clocks of sockets and threads overflow far beyo
 class Store(Protocol):
     """A key-value store that every process of the job reaches.  Waiting is bounded; nothing else blocks.
 
-    `at_once` says whether `get_all` is one message, `threads` whether several threads may ask at the same time.
+    `at_once` says whether `get_all` is one message.  Several threads may not ask at the same time (Paddle's cannot).
     """
 
     at_once: bool
-    threads: bool
 
     def set(self, key: str, value: bytes) -> None:
         """Publish `value` under `key`."""

@@ -9,21 +9,20 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from threading import Event, Thread
+from threading import Thread
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from rankatlas.creation import CreationPlan, Family
 from rankatlas.errors import JobError, ProbeError, RankatlasError, RankSilent, shown
-from rankatlas.live.jobs import Store, current_job, within
+from rankatlas.live.jobs import Store, current_job
+from rankatlas.live.roll import Roll, Verdict, sentence
 
 _PREFIX = "rankatlas/probe"
 _TICK = 0.05  # seconds between two looks of the thread that waits
-_ANSWER = 4.0  # seconds the ranks that are left have to say that they are; their store may be busy for 2
-_LOOK = 0.5  # seconds between two looks whether somebody calls the roll, in a step that lasts as long
-_STORE = 3.0  # seconds more until the store counts as hung
 _AGREES = 6.0  # seconds by which an agreement may outlast its timeout
-_SHOWN = 8
+_FINISHES = 0.5  # seconds a rank that is asked to end has to finish what it is about to have done
+_ENDED = "the launcher ended this process"
 _COLLECTIVES = ("all_reduce", "all_gather")
 
 
@@ -31,9 +30,13 @@ class Probes(Protocol):
     """What a probe needs of a framework."""
 
     name: str
+    patience: float  # seconds in which a process that its launcher asks to end should have ended
 
-    def meet(self, rank: int, world_size: int, timeout: float) -> Store | None:
-        """The store of the job, where it can be asked before all ranks have come."""
+    def meet(self, rank: int, world_size: int, timeout: float) -> tuple[Store | None, int | None]:
+        """The store of the job, which can be asked before all ranks have come, and the rank that keeps it, if known.
+
+        The connection is used by nothing else.  No store where the job cannot have one.
+        """
 
     def start(self, timeout: float) -> None:
         """Initialise the job as the launcher described it."""
@@ -91,12 +94,12 @@ class Probe:
         self._during = "reaching the store of the job, which rank 0 or the launcher keeps,"
         self._moved = time.monotonic()
         self._limit = timeout
-        self._store: Store | None = None
-        self._told: dict[int, str] = {}
-        self._listens = False
+        self._roll: Roll | None = None
 
-    def run(self) -> dict[str, Any]:
+    def run(self, ended: Callable[[], bool] = lambda: False) -> dict[str, Any]:
         """Everything, in a thread: collectives hold no ear for signals, and a peer that hangs for no timeout either.
+
+        `ended` tells whether somebody, mostly the launcher after a rank died, has asked this process to end.
 
         Raises ProbeError naming who died or hangs, and the errors of `live.agree` and `open_groups`.
         """
@@ -111,100 +114,67 @@ class Probe:
         thread = Thread(target=work, name="rankatlas probe", daemon=True)
         self._moved = time.monotonic()
         thread.start()
+        asked_at: float | None = None
         while thread.is_alive():
             thread.join(_TICK)
-            if time.monotonic() - self._moved > self._limit and thread.is_alive():
-                raise self.lost(f"took longer than {self._limit:g} s")
+            now = time.monotonic()
+            if self._roll is not None and self._roll.verdict is not None:
+                raise _error(self._roll.verdict)
+            if asked_at is None and ended():
+                asked_at = now
+            patience = _FINISHES if self._roll is not None else min(self._engine.patience, self._timeout)
+            if asked_at is not None and now - asked_at > patience and thread.is_alive():
+                raise self._lost(_ENDED)  # where it could ask nobody yet, it may have come near the store meanwhile
+            if now - self._moved > self._limit and thread.is_alive():
+                # Whoever has not come had that time, too.
+                raise self._lost(f"took longer than {self._limit:g} s", patience=0)
         found = outcome[0]
         if isinstance(found, dict):
             return found
         if isinstance(found, (RankSilent, JobError)):  # rank 0 may be the silent one: whoever is left tells
-            raise self.lost(str(found), getattr(found, "ranks", ()))
+            raise self._lost(str(found), getattr(found, "ranks", ()))
         if isinstance(found, RankatlasError) or not isinstance(found, Exception):
             raise found
-        raise self.lost(str(found).strip().splitlines()[0][:200] if str(found).strip() else type(found).__name__)
+        raise self._lost(str(found).strip().splitlines()[0][:200] if str(found).strip() else type(found).__name__)
 
-    def lost(self, why: str, known: Sequence[int] = ()) -> ProbeError:
-        """The error that names the ranks which do not answer any more; asks the store which ranks still do.
+    def tell(self, error: ProbeError, say: Callable[[], None]) -> None:
+        """Have `error` said by one of the ranks that are left; returns when it is, or a moment later."""
+        verdict = self._roll.verdict if self._roll is not None else None
+        if self._roll is not None and verdict is not None:
+            self._roll.tell(verdict, say)
+        elif self._roll is None or self.rank == next(
+            (rank for rank in range(min(1, self.rank), self.plan.layout.world_size) if rank not in error.ranks),
+            self.rank,
+        ):  # where there is no store left to ask, which rank 0 mostly keeps, the lowest other that is not blamed
+            say()
 
-        `known` are those that somebody has named already.  Bounded: a store whose keeper is stopped answers nothing.
+    def _lost(self, why: str, known: Sequence[int] = (), patience: float | None = None) -> ProbeError:
+        """The error that names the ranks which do not answer any more, the same on all ranks that are left.
+
+        `known` are those that somebody has named already; those that may still be starting have `patience` seconds.
+        Bounded: a store whose keeper is stopped answers nothing.
         """
-        during, world = self._during, self.plan.layout.world_size
-        store = self._store
-        if store is None:
+        during, roll = self._during, self._roll
+        if roll is None:
             return ProbeError(
                 f"rank {self.rank}: {during} failed: {why}; which ranks are left is not known without a store to ask",
                 ranks=list(known),
                 during=during,
             )
-        first = ""
         try:
-            silent, first = within(2 * _ANSWER + _STORE, lambda stop: self._silent(store, stop, why))
+            patience = min(self._engine.patience, self._timeout) if patience is None else patience
+            return _error(roll.ask(during, why, patience))
         except (OSError, RuntimeError, RankSilent):
-            # Whoever keeps the store takes it along: rank 0, unless the launcher keeps it.
-            silent = [0] if self.rank else list(known)
-            why = f"{why}; the store of the job is gone, too, or hangs, which rank 0 keeps, or the launcher"
+            if roll.verdict is not None:  # heard by the thread that listens
+                return _error(roll.verdict)
+        # Whoever keeps the store takes it along: rank 0, unless the launcher keeps it.
+        silent = [0] if self.rank and why != _ENDED else list(known)
+        gone = "the store of the job is gone, too, or hangs, which rank 0 keeps, or the launcher"
         if not silent:
-            return ProbeError(
-                f"{first or f'{during} failed: {why}'}; all {world} ranks still answer", ranks=[], during=during
-            )
-        who = ", ".join(
-            f"rank {rank} ({self._told.get(rank, 'where it ran is not known')})" for rank in silent[:_SHOWN]
-        )
-        more = f" and {len(silent) - _SHOWN} more" if len(silent) > _SHOWN else ""
-        them = "it" if len(silent) == 1 else "them"
-        # Where nobody can listen beside a collective, those that wait in one are silent, too: what failed says more.
-        before = "" if store.threads or not first or f" failed on rank {self.rank}: " in first else f"; before, {first}"
-        return ProbeError(
-            f"{who}{more} died or hangs: {during} ended without {them} ({why}){before}", ranks=silent, during=during
-        )
-
-    def speaks(self, error: ProbeError) -> bool:
-        """Whether this rank is the one that tells: the lowest of those that are left."""
-        if self._store is None:
-            return True  # nobody knows of the others
-        left = [rank for rank in range(self.plan.layout.world_size) if rank not in error.ranks]
-        return not left or self.rank == left[0]
-
-    def _silent(self, store: Store, stop: Event, why: str) -> tuple[list[int], str]:
-        """The ranks that do not say within a moment that they are left, or have left in order before.
-
-        And what failed first, on which rank: the others hear only that its connections are closed.
-        """
-        world = self.plan.layout.world_size
-        if store.count(f"{_PREFIX}/failures") == 1:
-            store.set(f"{_PREFIX}/first", f"{self._during} failed on rank {self.rank}: {why}".encode())
-        store.set(f"{_PREFIX}/roll", b"1")
-        store.set(f"{_PREFIX}/left/{self.rank}", b"1")
-        deadline = time.monotonic() + _ANSWER
-        silent = list(range(world))
-        # Who has asked has the answer for those that notice only because others have left already.
-        if store.has(f"{_PREFIX}/silent"):
-            silent = [rank for rank in json.loads(store.get(f"{_PREFIX}/silent")) if rank != self.rank]
-            deadline = 0.0
-        while silent and time.monotonic() < deadline and not stop.is_set():
-            silent = [rank for rank in silent if not store.has(f"{_PREFIX}/left/{rank}")]
-            time.sleep(_TICK)
-        if deadline:
-            store.set(f"{_PREFIX}/silent", json.dumps(silent).encode())
-        for rank in silent[:_SHOWN]:
-            if store.has(f"{_PREFIX}/who/{rank}"):
-                self._told[rank] = store.get(f"{_PREFIX}/who/{rank}").decode()
-        first = store.get(f"{_PREFIX}/first").decode() if store.has(f"{_PREFIX}/first") else ""
-        if self.rank == 0:
-            time.sleep(_ANSWER / 2)  # the others may still be asking the store, which mostly is here
-        return silent, first
-
-    def _answer_the_roll(self, store: Store) -> None:
-        """Say that this rank is left as soon as somebody asks; a rank may notice a loss much later than another one."""
-        while True:
-            time.sleep(_LOOK)
-            try:
-                if time.monotonic() - self._moved > _LOOK and store.has(f"{_PREFIX}/roll"):
-                    store.set(f"{_PREFIX}/left/{self.rank}", b"1")
-                    return
-            except (OSError, RuntimeError):
-                return  # the store is gone; whoever asks it sees that
+            text = f"{during} failed on rank {self.rank}: {why}; {gone}"
+        else:
+            text = sentence([(rank, "") for rank in silent], [], during=during, why=f"{why}; {gone}")
+        return ProbeError(text, ranks=silent, during=during)
 
     def _at(self, during: str) -> None:
         self._during = during
@@ -213,14 +183,18 @@ class Probe:
 
     def _all(self) -> dict[str, Any]:
         engine, host = self._engine, socket.gethostname()
-        self._store = store = engine.meet(self.rank, self.plan.layout.world_size, self._timeout)
-        self._introduce(f"host {host}")
+        world = self.plan.layout.world_size
+        store, keeper = engine.meet(self.rank, world, self._timeout)
+        if store is not None:
+            roll = Roll(store, _PREFIX, self.rank, world, keeper=keeper)
+            roll.introduce(f"host {host}")
+            self._roll = roll
         self._at("the start of the job")
         engine.start(self._timeout)
         job = current_job(engine.name)
-        self._store = store or job.store()
         place = {"rank": self.rank, "host": host, "local_rank": self._local, "device": job.device()}
-        self._introduce(f"host {host}, device {place['device']}")
+        if self._roll is not None:
+            self._roll.introduce(f"host {host}, device {place['device']}")
         self._at("opening the groups")
         # The agreement names who is missing, and must have ended before this step has.
         wait = self._timeout / 3
@@ -233,19 +207,9 @@ class Probe:
         everybody = self._gather(said)
         # Nobody leaves, and takes the store along, before all have what they need.
         engine.gather(engine.world(), [1])
-        if self._store is not None:
-            self._store.set(f"{_PREFIX}/left/{self.rank}", b"1")  # in order: nobody may count this rank as dead
+        if self._roll is not None:
+            self._roll.leave()
         return report(self.plan, engine.name, engine.backend(), everybody)
-
-    def _introduce(self, who: str) -> None:
-        """Say in the store, as soon as there is one, who this rank is, and listen from the first time on."""
-        store = self._store
-        if store is None:
-            return
-        if store.threads and not self._listens:
-            self._listens = True
-            Thread(target=self._answer_the_roll, args=(store,), name="rankatlas roll", daemon=True).start()
-        store.set(f"{_PREFIX}/who/{self.rank}", who.encode())
 
     def _families(self) -> list[Family]:
         return [family for family in self.plan.families if family.size > 1]
@@ -285,6 +249,10 @@ class Probe:
         numbers = [int.from_bytes(padded[at : at + 8], "little", signed=True) for at in range(0, len(padded), 8)]
         rows = self._engine.gather(world, numbers)
         return [json.loads(b"".join(number.to_bytes(8, "little", signed=True) for number in row)) for row in rows]
+
+
+def _error(verdict: Verdict) -> ProbeError:
+    return ProbeError(verdict.text, ranks=verdict.ranks, during=verdict.during)
 
 
 def report(plan: CreationPlan, engine: str, backend: str, everybody: Sequence[dict[str, Any]]) -> dict[str, Any]:
