@@ -142,6 +142,7 @@ with open_groups(CreationPlan(Mesh(dp=2, tp=4), ["dp", "tp"])) as handles, open_
         "atlas": lambda: to_device_mesh(charts),
         "chart": lambda: to_device_mesh(charts, chart="experts"),
         "lacking": lambda: to_device_mesh(charts, chart="expert"),
+        "list": lambda: to_device_mesh(charts, chart=["dense"]),
         "no charts": lambda: to_device_mesh(handles, chart="dense"),
         "nothing": lambda: to_device_mesh("dp=8"),
     }.items():
@@ -165,5 +166,6 @@ def test_a_device_mesh_lives_where_its_groups_do_and_is_one_chart_of_an_atlas():
     assert found["atlas"] == "a DeviceMesh is one chart of an atlas; chart is one of dense, expert, not None"
     assert found["chart"].endswith("chart is one of dense, expert, not 'experts'")
     assert "no group 'expert.x' in this plan" in found["lacking"]
+    assert found["list"].endswith("not ['dense']")
     assert found["no charts"] == "dp=2 tp=4 is a mesh and has no charts; leave chart 'dense' out"
     assert found["nothing"] == "a DeviceMesh is made from a Mesh or from Handles, not from 'dp=8'"

@@ -247,7 +247,7 @@ def to_device_mesh(source: Handles | Mesh, device_type: str | None = None, *, ch
 
 def _chart(layout: Mesh | Atlas, chart: str | None) -> Mesh:
     if isinstance(layout, Atlas):
-        if chart in layout.charts:
+        if isinstance(chart, str) and chart in layout.charts:
             return layout.charts[chart]
         raise InputError(
             f"a DeviceMesh is one chart of an atlas; chart is one of {', '.join(layout.charts)}, not {shown(chart)}"
