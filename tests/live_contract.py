@@ -20,7 +20,7 @@ from pathlib import Path
 
 from forked import Ranks
 from rankatlas import Atlas, Mesh, audit, live
-from rankatlas.creation import CreationPlan, neighbours
+from rankatlas.creation import CreationPlan, first_and_last, neighbours
 from rankatlas.errors import AuditError, GroupMismatch, HandleError, LayoutMismatch
 from rankatlas.seeding import RngStateTracker
 from rankatlas.tensors import TensorLayout
@@ -262,7 +262,8 @@ def audits(engine):
     said = {}
     place = MESH.coordinate(RANK)
     shard = 2 * place["pp"] + place["mp"]
-    plan = CreationPlan(MESH, [*MESH.axes, "pp+mp", "+".join(MESH.axes[1:]), "+".join(MESH.axes)])
+    sets = [*MESH.axes, "pp+mp", "+".join(MESH.axes[1:]), "+".join(MESH.axes)]
+    plan = CreationPlan(MESH, sets, partial={"ends": first_and_last(MESH)})
 
     def tensors(**changed):
         made = {
@@ -288,6 +289,11 @@ def audits(engine):
             said[f"shape, {way}"] = report(norm=engine.tensor(norm_[:2] if odd else norm_))
             said[f"missing, {way}"] = report(**({} if odd else {"more": engine.tensor([1.0 + place["pp"]])}))
             said[f"equal shards, {way}"] = report(weight=engine.tensor([7.0 if place["mp"] else 1.0 + shard]))
+        for way, groups in (("groups", handles), ("world", None)):
+            for name, value in (("tied fine", 7.0), ("tied differs", 7.0 + place["pp"])):
+                tensors_ = {"table": engine.tensor([value])}
+                tied = {"table": first_and_last(MESH)}
+                said[f"{name}, {way}"] = outcome(audit.audit_replicas(tensors_, norm, groups, tied=tied))
         try:
             audit.audit_replicas({"scale": engine.tensor([float(RANK)])}, everywhere).raise_if_bad()
         except AuditError as error:

@@ -133,6 +133,17 @@ def test_audits_name_the_odd_ranks_and_by_how_much(job, way):
         assert told["fine"]["notes"] == []
 
 
+@pytest.mark.parametrize("way", ["groups", "world"])
+def test_tied_copies_are_held_against_each_other(job, way):
+    mesh = MESHES[job[1]]
+    for rank, said in each(job, "audits"):
+        assert said[f"tied fine, {way}"]["ok"]
+        ends = list(mesh.group("pp", rank=rank).ranks)
+        seen = findings(said[f"tied differs, {way}"])
+        assert ("table", "copies differ", [], ends, ends[1:]) in seen
+        assert len(seen) == (1 if way == "groups" else mesh.world_size // 2)
+
+
 def test_an_audit_stops_who_asks_for_it(job):
     world = job[1]
     for _, said in each(job, "audits"):
