@@ -440,7 +440,7 @@ class AuditError(JobError):
 
 
 class ProbeError(JobError):
-    """A probe that could not be finished: `ranks` died or hang, `during` is what was going on."""
+    """A probe that could not be finished: `ranks` died, hang or have not come, `during` is what was going on."""
 
     ranks: list[int]
     during: str
