@@ -98,6 +98,8 @@ def options(items: list[Item]) -> list[tuple[str, Item, list[Item]]]:
     found: list[tuple[str, Item, list[Item]]] = []
     for item in items:
         text = item.text
+        if text.isspace():  # a backslash with a blank behind it, at the end of a line
+            continue
         override = _OVERRIDE.match(text)
         glued = _GLUED.fullmatch(text)
         if glued:
