@@ -125,6 +125,28 @@ def test_hostile_functions_and_brackets_cost_little(text):
     assert time.perf_counter() - begin < 5
 
 
+@pytest.mark.parametrize(
+    ("command", "world"),
+    [
+        ("#SBATCH --nodes=4 --ntasks-per-node=8\ntorchrun --nproc_per_node 8 t.py", 8),
+        ("#SBATCH --nodes=4 --ntasks-per-node=1\nsrun torchrun --nproc_per_node 8 --nnodes $SLURM_NNODES t.py", 32),
+        ("#SBATCH --nodes=4 --ntasks-per-node=8\nsrun python t.py", 32),
+        ("#SBATCH --nodes=4 --ntasks-per-node=8\nsrun -N 2 python t.py", 16),
+        ("#SBATCH -N4\n#SBATCH -n32\nsrun python t.py", 32),
+        ("srun --nodes=2 torchrun --nproc_per_node 8 t.py", 8),
+        ("deepspeed --include localhost:0,1,2,3 t.py", 4),
+        ("deepspeed --include='w1:0,1@w2:0,1,2' t.py", 5),
+        ("deepspeed --include w1 t.py", None),
+        ("mpirun --np 16 python t.py", 16),
+        ("srun --nodes 2 --ntasks-per-node=8 python t.py --devices 8", 16),
+        ("#SBATCH --ntasks-per-node=1\nsrun python -m paddle.distributed.launch --nnodes 2 --gpus 0,1,2,3 t.py", 8),
+        ("python -m paddle.distributed.launch --devices 0-7 t.py", None),
+    ],
+)
+def test_how_many_ranks_a_launcher_starts(command, world):
+    assert read_script(f"{command} --tp 2", "run.sh", {}).at("launcher.world_size") == world
+
+
 class TestVerl:
     WORDS = "python3 -m verl.trainer.main_ppo trainer.n_gpus_per_node=8 trainer.nnodes=1"
     WORDS += " actor_rollout_ref.rollout.tensor_model_parallel_size=2"

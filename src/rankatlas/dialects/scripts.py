@@ -130,6 +130,7 @@ class _Script:
 
     def directive(self, rest: str, line: int) -> None:
         """`#SBATCH --nodes=4`, which says how many ranks there will be."""
+        rest = re.sub(r"(^|\s)-([nN])(?=\d)", r"\1-\2 ", rest)  # -N4
         for option, value in re.findall(r"--?([\w-]+)(?:=|\s+)(?!-)(\S+)", rest):
             name = SHORT.get(f"-{option}", option).replace("-", "_")
             if name == "gres" and value.startswith("gpu"):
