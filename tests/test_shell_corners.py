@@ -32,6 +32,10 @@ def started(text):
         ("cat <<\\EOF\ntorchrun t.py --tp 8\nEOF\ntorchrun t.py --tp 2", {"tp": 2}),
         ("torchrun t.py --tp 2\ncat <<'END-X'\ntorchrun t.py --tp 8\nEND-X", {"tp": 2}),
         ("torchrun t.py --tp 2\ncat >x<<EOF\ntorchrun t.py --tp 8\nEOF", {"tp": 2}),
+        ("bash <<EOF\ntorchrun t.py --tp 2\nEOF", {"tp": 2}),
+        ("TP=2\nbash <<EOF\nPP=4\ntorchrun t.py --tp $TP --pp \\$PP\nEOF\necho", {"tp": 2, "pp": 4}),
+        ("TP=2\nbash <<'EOF'\nTP=4\ntorchrun t.py --name \"a b\" --tp $TP\nEOF", {"name": "a b", "tp": 4}),
+        ('TP=2\nbash <<EOF\ntorchrun t.py --name "a b" \\\\\n  --tp $TP\nEOF', {"name": "a b", "tp": 2}),
         ("((Y = 1 << n))\ntorchrun t.py --tp 2", {"tp": 2}),
         # what starts nothing, and what ends a script
         ("torchrun t.py --tp 2\necho torchrun t.py --tp 8", {"tp": 2}),
@@ -132,6 +136,10 @@ def test_hostile_functions_and_brackets_cost_little(text):
         ("#SBATCH --nodes=4 --ntasks-per-node=1\nsrun torchrun --nproc_per_node 8 --nnodes $SLURM_NNODES t.py", 32),
         ("#SBATCH --nodes=4 --ntasks-per-node=8\nsrun python t.py", 32),
         ("#SBATCH --nodes=4 --ntasks-per-node=8\nsrun -N 2 python t.py", 16),
+        (
+            "sbatch <<EOT\n#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=8\nsrun python t.py --pp 2\nEOT\necho",
+            16,
+        ),
         ("#SBATCH -N4\n#SBATCH -n32\nsrun python t.py", 32),
         ("srun --nodes=2 torchrun --nproc_per_node 8 t.py", 8),
         ("deepspeed --include localhost:0,1,2,3 t.py", 4),
@@ -161,3 +169,17 @@ class TestVerl:
         job = read_config(f"{self.WORDS} --config-name='ppo_megatron_trainer.yaml'")
         assert job.layout["train"].axes == ("pp", "dp", "cp", "tp")
         assert read_config(self.WORDS).layout["train"].axes == ("fsdp",)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.yaml", "a:\n" + "".join(" " * depth + "a:\n" for depth in range(1, 700)), "nested too deeply"),
+        ("a.sh", "#!/bin/bash\n# caf\udce9\ntorchrun t.py --tensor-model-parallel-size 2\n", "store it as UTF-8"),
+    ],
+)
+def test_a_refusal_says_what_to_do(tmp_path, name, data, message):
+    path = tmp_path / name
+    path.write_text(data, encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(RankatlasError, match=message):
+        read_config(str(path))

@@ -32,6 +32,7 @@ _MOST_TEXT = 1 << 18  # characters of a script, and of all that it evaluates
 _MOST_OPENED = 64  # blocks that begin in one command
 _MOST_ITEMS = 5000  # of one array
 _MOST_EVALS = 4  # inside one another
+_FED = ("sbatch", "ssh")  # like a shell, they run what they read
 _FLAG = re.compile(r"-[a-z]*c")
 _FLAGS = re.compile(r"[-+][A-Za-z]+|--[a-z]+|[a-z]*pipefail|errexit|nounset|xtrace")  # of a shell, before its -c
 # What Slurm sets from the directives of a script.
@@ -346,7 +347,10 @@ class _Script:
         return True
 
     def _shell(self, words: list[Word]) -> bool:
-        """Read `srun … bash -c TEXT`: what TEXT starts has the words before it as well.  False without such a text."""
+        """Read `srun … bash -c TEXT`, whose launches have the words before it as well, or a here-document for a shell.
+
+        False without such a text.
+        """
         for place, shell in enumerate(words):
             if not SHELL.search(shell.text):
                 continue
@@ -357,6 +361,9 @@ class _Script:
                 read = self._read(f"({self.variables.fill(text)}\n)", text.line)
                 self.outer = before
                 return read
+        document = words[0].document
+        if document is not None and any(SHELL.search(word.text) or word.text in _FED for word in words):
+            return self._read(f"({self.variables.fill(document)}\n)", document.line)
         return False
 
     def _filled(self, words: list[Word]) -> list[Item]:

@@ -32,9 +32,10 @@ class Word:
     """One word of a script: its pieces, the line it stands on, and whether any of it was in quotes.
 
     `after` is what stands between the command it begins and the one before, such as "&&"; "" for other words.
+    `document` is the here-document of the command it begins, as one word.
     """
 
-    __slots__ = ("_fresh", "_pieces", "after", "line", "quoted")
+    __slots__ = ("_fresh", "_pieces", "after", "document", "line", "quoted")
 
     def __init__(self, line: int, pieces: Iterable[Piece] = (), *, quoted: bool = False) -> None:
         self.line = line
@@ -42,6 +43,7 @@ class Word:
         self._fresh: list[str] = []  # text that is no piece yet, in parts: joining it once keeps long words cheap
         self.quoted = quoted
         self.after = ""
+        self.document: Word | None = None
 
     def add(self, text: str) -> None:
         """More plain text."""
@@ -100,6 +102,18 @@ def quoted(text: str, line: int) -> Word:
     return word
 
 
+def document(text: str, line: int, *, quoted: bool) -> Word:
+    """The word that a here-document is: as it stands where its end is `quoted`, else with variables to fill in."""
+    word = Word(line)
+    if quoted:
+        word.add(text)
+    else:
+        reader = _Reader(text)
+        reader.place = -1
+        reader._double(word, closes="")
+    return word
+
+
 def _tests(words: list[Word]) -> bool:
     """Whether these words begin a `[[ … ]]` that is still open, in which && and || end nothing."""
     return any(word.text == "[[" for word in words[:4]) and all(word.text != "]]" for word in words[-4:])
@@ -114,7 +128,8 @@ class _Reader:
         self.line = 1
         self.ended = ""  # the character that ended the last command
         self.paired = True  # whether quotes inside brackets were closed so far
-        self.waiting: list[str] = []  # ends of here-documents whose text begins on the next line
+        # Here-documents whose text begins on the next line: the words they stand among, the end, whether in quotes.
+        self.waiting: list[tuple[list[Word], str, bool]] = []
 
     def command(self) -> list[Word]:  # noqa: PLR0912, PLR0915
         words: list[Word] = []
@@ -175,7 +190,8 @@ class _Reader:
             elif text.startswith("<<", self.place) and not (words and words[0].text == "(("):
                 match = _HEREDOC.match(text, self.place)
                 if match:
-                    self.waiting.append(match[1] or match[2] or match[3])
+                    quoted = not match[3] or "\\" in match[0]
+                    self.waiting.append((words, match[1] or match[2] or match[3], quoted))
                 self.place = match.end() if match else self.place + 2
                 word = None
             else:
@@ -217,10 +233,11 @@ class _Reader:
         word.add(self.text[self.place : end])
         self.place = min(end, len(self.text))
 
-    def _double(self, word: Word) -> None:
+    def _double(self, word: Word, *, closes: str = '"') -> None:
+        """What stands between double quotes, or as if it did up to the end of the text."""
         word.quoted = True
         self.place += 1
-        while self.place < len(self.text) and self.text[self.place] != '"':
+        while self.place < len(self.text) and self.text[self.place] != closes:
             char = self.text[self.place]
             if char == "\\" and self.place + 1 < len(self.text):
                 following = self.text[self.place + 1]
@@ -314,9 +331,13 @@ class _Reader:
         self._move(self._find(wanted, self.place))
 
     def _skip_documents(self) -> None:
-        """Leave out the here-documents that the line before began."""
-        for end in self.waiting:
+        """Take the here-documents that the line before began out of the text; the command keeps its last one."""
+        for words, end, quoted in self.waiting:
+            start = self.place
             self._move(self._end_of_document(end))
+            if words:
+                text = self.text[start : self.place].rpartition("\n")[0]
+                words[0].document = document(text, words[0].line, quoted=quoted)
         self.waiting.clear()
 
     def _end_of_document(self, end: str) -> int:
