@@ -155,6 +155,21 @@ def test_how_many_ranks_a_launcher_starts(command, world):
     assert read_script(f"{command} --tp 2", "run.sh", {}).at("launcher.world_size") == world
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "defaults: ../base.yaml\npolicy: {megatron_cfg: {enabled: true, tensor_model_parallel_size: 2}}\n"
+        "cluster: {gpus_per_node: 8, num_nodes: 1}\n",
+        "defaults: [base, _self_]\ntrainer: {n_gpus_per_node: 8, nnodes: 1}\n"
+        "actor_rollout_ref: {actor: {strategy: fsdp}, rollout: {tensor_model_parallel_size: 2}}\n",
+    ],
+)
+def test_a_configuration_that_changes_another_says_so(tmp_path, text):
+    path = tmp_path / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert any("builds on" in note and "base" in note and "_self_" not in note for note in read_config(str(path)).notes)
+
+
 class TestVerl:
     WORDS = "python3 -m verl.trainer.main_ppo trainer.n_gpus_per_node=8 trainer.nnodes=1"
     WORDS += " actor_rollout_ref.rollout.tensor_model_parallel_size=2"

@@ -13,6 +13,7 @@ from rankatlas.core import Atlas, Mesh
 from rankatlas.dialects import megatron
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.picking import (
+    built_upon,
     divides,
     not_understood,
     numbers,
@@ -66,7 +67,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
     engine = {name: _size(given, name, path, default) for name, (path, default) in _ENGINE.items()}
     layout, more, facts = _layout(given, train, engine, world)
     settings, further = _settings(given, train)
-    further += _left_out(given)
+    further += _left_out(given) + built_upon(given)
     return Job(
         layout,
         format=f"verl-{release or '0.9'}",
