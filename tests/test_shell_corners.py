@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from rankatlas.checks import check_job
 from rankatlas.dialects import read_config
 from rankatlas.dialects.scripts import read_script
 from rankatlas.errors import RankatlasError
@@ -168,6 +169,16 @@ def test_a_configuration_that_changes_another_says_so(tmp_path, text):
     path = tmp_path / "run.yaml"
     path.write_text(text, encoding="utf-8")
     assert any("builds on" in note and "base" in note and "_self_" not in note for note in read_config(str(path)).notes)
+
+
+def test_samples_of_a_step_are_not_judged_where_a_base_says_how_many_responses(tmp_path):
+    path = tmp_path / "run.yaml"
+    text = "policy: {megatron_cfg: {enabled: true, tensor_model_parallel_size: 1}, train_micro_batch_size: 1}\n"
+    text += "cluster: {gpus_per_node: 8, num_nodes: 1}\ngrpo: {num_prompts_per_step: 2}\n"
+    path.write_text(text, encoding="utf-8")
+    assert "RA161" in [finding.code for finding in check_job(read_config(str(path)))]
+    path.write_text(f"defaults: base.yaml\n{text}", encoding="utf-8")
+    assert "RA161" not in [finding.code for finding in check_job(read_config(str(path)))]
 
 
 class TestVerl:

@@ -178,12 +178,13 @@ def _train(given: Given, world: int) -> Job:
 
 
 def _batches(given: Given) -> list[Fact]:
+    """What one step generates; nothing where a base that is not read says one of the two."""
     found = []
     for name, path in (("prompts", "grpo.num_prompts_per_step"), ("responses", "grpo.num_generations_per_prompt")):
         value = given.at(path)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             found.append(Fact(name, value, given.origin(path)))
-    return found
+    return found if len(found) > 1 or not built_upon(given) else []
 
 
 def _settings(given: Given) -> tuple[list[Fact], list[str]]:
