@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rankatlas.errors import SourceError, shown
 
-_TOKEN = re.compile(r"\s*(?:(\d{1,18})|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))")
+_TOKEN = re.compile(r"\s*(?:(0[xX][\da-fA-F]{1,15}|\d{1,18})(?![\w#])|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))")
 _ASSIGNS = re.compile(r"\s*([A-Za-z_]\w*)\s*(<<|>>|[-+*/%&|^])?=(?!=)(.*)", re.DOTALL)
 _STEPS = re.compile(r"\s*(?:([A-Za-z_]\w*)\s*(\+\+|--)|(\+\+|--)\s*([A-Za-z_]\w*))\s*")
 _MOST_TEXT = 4096
@@ -29,7 +29,7 @@ def integer(text: str, value: Callable[[str], int]) -> int:
         if not match or len(tokens) > _MOST_TOKENS:
             raise SourceError(f"$(({shown(text)})) is more than whole numbers and + - * / %", source=text)
         number, name, sign = match.groups()
-        tokens.append(int(number) if number else value(name) if name else sign)
+        tokens.append(_number(number) if number else value(name) if name else sign)
         place = match.end()
     result, rest = _sum(tokens, 0, 0)
     if rest != len(tokens):
@@ -56,6 +56,14 @@ def assigned(text: str) -> list[tuple[str, str]]:
     return found
 
 
+def _number(text: str) -> int:
+    """A number as a shell writes it: 0x10 and 020 are 16."""
+    try:
+        return int(text, 16 if text[:2] in ("0x", "0X") else 8 if text[0] == "0" else 10)
+    except ValueError:
+        raise SourceError(f"$((…)) holds {text}, which begins with 0 and is not octal", source=text) from None
+
+
 def _sum(tokens: list[int | str], place: int, depth: int) -> tuple[int, int]:
     total, place = _product(tokens, place, depth)
     while place < len(tokens) and tokens[place] in ("+", "-"):
@@ -72,7 +80,8 @@ def _product(tokens: list[int | str], place: int, depth: int) -> tuple[int, int]
         factor, place = _atom(tokens, place + 1, depth)
         if sign != "*" and factor == 0:
             raise SourceError("a division by 0 in $((…))", source="")
-        total = total * factor if sign == "*" else total // factor if sign == "/" else total % factor
+        whole = 0 if sign == "*" else abs(total) // abs(factor) * (1 if (total < 0) == (factor < 0) else -1)
+        total = total * factor if sign == "*" else whole if sign == "/" else total - whole * factor
     return _bounded(total), place
 
 

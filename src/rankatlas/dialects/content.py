@@ -175,6 +175,8 @@ def _yaml(text: str, source: str) -> Any:
         return load(text, lambda keys: _unique([(key, None) for key in keys], source))
     except RankatlasError:
         raise
+    except RecursionError:
+        raise SourceError(f"{shown(source)} is nested too deeply", source=source) from None
     except Exception as error:  # tagged values fail inside the reader in many ways
         detail = " ".join(str(error).split())[:200] or type(error).__name__
         raise SourceError(

@@ -98,6 +98,8 @@ def options(items: list[Item]) -> list[tuple[str, Item, list[Item]]]:
     found: list[tuple[str, Item, list[Item]]] = []
     for item in items:
         text = item.text
+        if text.isspace():  # a backslash with a blank behind it, at the end of a line
+            continue
         override = _OVERRIDE.match(text)
         glued = _GLUED.fullmatch(text)
         if glued:
@@ -157,15 +159,27 @@ def world_of_launcher(
                 return int(whole[name])
         return None
 
-    nodes = number("nnodes", "num_nodes", "nodes")
-    each = number("nproc_per_node", "num_gpus", "ntasks_per_node")
+    nodes, each = number("nnodes", "num_nodes"), number("nproc_per_node", "num_gpus")
     listed = next((whole[name] for name in ("gpus", "devices", "xpus", "npus") if name in whole), None)
-    if each is None and listed is not None:
-        each = len(str(listed).split(","))
+    if each is None and listed is not None and ("," in str(listed) or number("ntasks_per_node") is None):
+        each = None if "-" in str(listed) else len(str(listed).split(","))
+    elif each is None:  # what Slurm starts itself; a launcher that it starts is on one node unless it says otherwise
+        nodes, each = nodes or number("nodes"), number("ntasks_per_node")
+    included = _included(whole.get("include"))
+    if included:
+        return included, "--include"
     if number("num_processes"):
         return number("num_processes") or 1, "--num-processes"
     if each is not None and not any(name in unresolved for name in ("nnodes", "num_nodes", "nodes")):
         return each * (nodes or 1), said("launcher.nodes", nodes=nodes or 1, each=each)
-    if number("ntasks"):
-        return number("ntasks") or 1, said("launcher.tasks")
+    if number("ntasks", "np"):
+        return number("ntasks", "np") or 1, said("launcher.tasks")
     return None
+
+
+def _included(hosts: object) -> int | None:
+    """How many devices DeepSpeed's `--include` names, None where a host stands there without its devices."""
+    if not isinstance(hosts, str):
+        return None
+    devices = [host.partition(":")[2].split(",") for host in hosts.split("@")]
+    return sum(map(len, devices)) if all(device.isdigit() for held in devices for device in held) else None

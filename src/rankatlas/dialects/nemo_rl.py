@@ -13,7 +13,7 @@ from rankatlas.core import Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.dialects import megatron
 from rankatlas.dialects.given import Given
-from rankatlas.dialects.picking import not_understood, numbers, refuse_open_references, world_needed
+from rankatlas.dialects.picking import built_upon, not_understood, numbers, refuse_open_references, world_needed
 from rankatlas.dialects.rollouts import rollout_size, told_facts, with_rollout
 from rankatlas.errors import ArgumentsError, shown
 from rankatlas.job import Fact, Job
@@ -73,7 +73,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         format=f"nemo-rl-{release}" if release else "nemo-rl",
         source=given.source,
         facts=[*facts, *_batches(given)],
-        notes=[*given.notes, *notes, *train.notes, *more, *_elsewhere(given)],
+        notes=[*given.notes, *notes, *train.notes, *more, *_elsewhere(given), *built_upon(given)],
         seed=seed if isinstance(seed, int) and not isinstance(seed, bool) else train.seed,
         settings=own.values(),
     )
@@ -178,12 +178,13 @@ def _train(given: Given, world: int) -> Job:
 
 
 def _batches(given: Given) -> list[Fact]:
+    """What one step generates; nothing where a base that is not read says one of the two."""
     found = []
     for name, path in (("prompts", "grpo.num_prompts_per_step"), ("responses", "grpo.num_generations_per_prompt")):
         value = given.at(path)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             found.append(Fact(name, value, given.origin(path)))
-    return found
+    return found if len(found) > 1 or not built_upon(given) else []
 
 
 def _settings(given: Given) -> tuple[list[Fact], list[str]]:

@@ -152,6 +152,18 @@ def divides(name: str, size: int, ranks: int, told: str, also: int | None = None
     )
 
 
+def built_upon(given: Given) -> list[str]:
+    """A note where a configuration only changes another one, which its `defaults` name.
+
+    >>> built_upon(Given({"defaults": "base.yaml"}, source=""))[0][:24]
+    "it builds on 'base.yaml'"
+    """
+    base = given.at("defaults")
+    names = base if isinstance(base, list) else [base]
+    told = [shown(name) for name in names if name not in (None, "", "_self_")]
+    return [said("unread.base", base=", ".join(told[:4]))] if told else []
+
+
 def refuse_open_references(given: Given, paths: Iterable[str], how: str) -> None:
     """Raise SourceError when a value is still a reference such as `${a.b}` or `???`; `how` says how to resolve it."""
     for path in paths:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
 
 from rankatlas.catalogue import said
@@ -11,8 +12,18 @@ from rankatlas.dialects.arithmetic import assigned, integer
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.launch_options import OPTION, SHORT, Item, mark
 from rankatlas.dialects.shell_blocks import CLOSES, Blocks
-from rankatlas.dialects.shell_builtins import SETTING, changed
-from rankatlas.dialects.shell_launches import Launches, may_start
+from rankatlas.dialects.shell_builtins import SETTING, STARTS_NOTHING, changed
+from rankatlas.dialects.shell_commands import (
+    ASSIGNMENT,
+    SHELL,
+    assignments,
+    end_of_array,
+    inside,
+    only_grows,
+    reads_variables,
+)
+from rankatlas.dialects.shell_functions import Functions, parameters
+from rankatlas.dialects.shell_launches import LAUNCHERS, Launches, may_start
 from rankatlas.dialects.shell_values import UnknownError, Value, Variables, default, goes_on, raw
 from rankatlas.dialects.shell_words import MARKS, Word, commands
 from rankatlas.errors import SourceError, shown
@@ -21,8 +32,9 @@ _MOST_TEXT = 1 << 18  # characters of a script, and of all that it evaluates
 _MOST_OPENED = 64  # blocks that begin in one command
 _MOST_ITEMS = 5000  # of one array
 _MOST_EVALS = 4  # inside one another
-_SHELL = re.compile(r"(^|/)(ba|z|k|da)?sh$")
+_FED = ("sbatch", "ssh")  # like a shell, they run what they read
 _FLAG = re.compile(r"-[a-z]*c")
+_FLAGS = re.compile(r"[-+][A-Za-z]+|--[a-z]+|[a-z]*pipefail|errexit|nounset|xtrace")  # of a shell, before its -c
 # What Slurm sets from the directives of a script.
 _SLURM = {
     "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -36,7 +48,6 @@ _A_START = re.compile(
     r"(?:export[ \t]+\w+=|torchrun|deepspeed|accelerate launch|srun|mpirun|python[\d.]*|fleetrun)\b",
     re.MULTILINE,
 )
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _DIRECTIVE = re.compile(r"^#(?:SBATCH|PBS)\s+(.*)$", re.MULTILINE)
 _DECLARE = ("export", "declare", "local", "readonly", "typeset")
 _BEFORE = (*_DECLARE, "then", "else", "do", "env", "!", "time")
@@ -97,6 +108,10 @@ class _Script:
         self.variables = variables
         self.blocks = Blocks()
         self.launches = Launches()
+        self.functions = Functions()
+        self.declares = False  # whether the command at hand is an `export` or the like
+        self.ended = ""  # "exit" or "return" where nothing more runs, of the script or of the function
+        self.piped = 0  # how many launches there were before the pipeline at hand
         self.succeeds = False  # whether the last command cannot fail
         self.slurm: dict[str, int] = {}
         self.notes: list[str] = []
@@ -106,10 +121,17 @@ class _Script:
 
     def given(self, source: str) -> Given:
         """Everything about the last launch."""
+        if not self.launches.count:
+            self.ended = ""
+            for name in self.functions.uncalled():
+                self.blocks.open("{")
+                self._call(name, None)
+                self._close()
         return self.launches.given(source, self.notes, self.variables.sets, self.variables.used, self.slurm)
 
     def directive(self, rest: str, line: int) -> None:
         """`#SBATCH --nodes=4`, which says how many ranks there will be."""
+        rest = re.sub(r"(^|\s)-([nN])(?=\d)", r"\1-\2 ", rest)  # -N4
         for option, value in re.findall(r"--?([\w-]+)(?:=|\s+)(?!-)(\S+)", rest):
             name = SHORT.get(f"-{option}", option).replace("-", "_")
             if name == "gres" and value.startswith("gpu"):
@@ -122,8 +144,14 @@ class _Script:
 
     def command(self, words: list[Word]) -> None:
         """One simple command: it sets variables, opens or closes a branch, or starts something."""
+        if self.ended:
+            return
+        whole = words
+        defining = self.functions.defining
+        if words[0].after != "|":
+            self.piped = self.launches.count
         self.blocks.follow(words[0].after, self.succeeds)
-        self.succeeds = False
+        self.succeeds = self.declares = False
         words, condition = self._opened(words)
         while words:
             ends = self.blocks.ends(words)
@@ -132,6 +160,8 @@ class _Script:
             if ends < len(words):
                 self._close()
             words = words[ends + 1 :]
+        if defining:
+            self.functions.take(whole, len(self.blocks))
 
     def _opened(self, words: list[Word]) -> tuple[list[Word], bool]:  # noqa: PLR0912
         """What stands behind the words that open and close blocks, and whether it is a condition."""
@@ -145,13 +175,19 @@ class _Script:
                 self._close()
                 return [word for word in words[1:] if word.text in ("(", ")")], False
             if first == "((":
-                self._calculate(_inside(words), words[0].line)
+                self._calculate(inside(words), words[0].line)
                 return [], False
             if first == "function" or texts[1:] == ["(", ")"]:
-                self.blocks.pending, words = True, words[2 if first == "function" else 3 :]
+                words = words[first == "function" :]
+                name, words = words[0].text if words else "", words[1:]
+                words = words[2:] if [word.text for word in words[:2]] == ["(", ")"] else words
+                self.blocks.pending = name
             elif first in ("{", "("):
+                name = self.blocks.pending
                 self.blocks.open_group(first)
                 words = words[1:]
+                if name and first == "{":
+                    self.functions.define(name, len(self.blocks), words)
             elif first in ("for", "select", "case"):
                 self.blocks.open(first)
                 if first != "case" and len(words) > 1 and words[1].text.isidentifier():
@@ -167,7 +203,9 @@ class _Script:
                 words = words[1:]
                 while first in _DECLARE and words and re.fullmatch(r"[-+][A-Za-z]+", words[0].text):
                     words = words[1:]
-                self.succeeds = first in _DECLARE
+                self.declares = self.succeeds = first in _DECLARE
+                for word in words if first == "local" else ():
+                    self.functions.local(word.text.partition("=")[0].rstrip("+"), self.variables)
             else:
                 end = self.blocks.pattern(words)
                 if not end:
@@ -182,38 +220,112 @@ class _Script:
 
     def _run(self, words: list[Word], condition: bool) -> None:
         """A command without the words that open a block: its assignments, and what it sets or starts."""
-        rest = self._assign(words)
-        if not rest:
+        before = assignments(words)
+        rest = words[before:]
+        if not rest or self.declares:
+            self._assign(words[:before])
             self.succeeds = True
             return
         first = rest[0].text
         self.succeeds = first in _SURE
-        if first in ("source", ".") and len(rest) > 1:
-            self.notes.append(said("unread.script", line=rest[0].line, script=shown(raw(rest[1]))))
-        elif first == "let":
-            for word in rest[1:]:
+        if self._own(first, rest):
+            return
+        held = {}
+        if reads_variables(rest) or first in self.functions:  # what it sets lasts as long as it
+            names = [ASSIGNMENT.match(word.text) for word in words[:before]]
+            held = {match[1]: self.variables.get(match[1]) for match in names if match}
+            self._assign(words[:before])
+        if first != "eval" or not self._evaluate(rest, condition):
+            self._start(rest, condition)
+        for name, value in held.items():
+            self._write(name, value)
+
+    def _own(self, name: str, words: list[Word]) -> bool:
+        """Do what a command of the shell's own does to what is known; False where it is none of these."""
+        if name in ("source", ".") and len(words) > 1:
+            self.notes.append(said("unread.script", line=words[0].line, script=shown(raw(words[1]))))
+        elif name == "let":
+            for word in words[1:]:
                 self._calculate(raw(word), word.line)
-        elif first == ":":
-            self._defaults(rest)
-        elif first == "unset" and not self.blocks.unsure:
-            for word in rest[1:]:
+        elif name == ":":
+            self._defaults(words)
+        elif name in ("exit", "return"):
+            self._end(name)
+        elif name in ("set", "shift"):
+            self._shift(name, words[1:])
+        elif name == "unset" and not self.blocks.unsure:
+            for word in words[1:]:
                 if word.text in self.variables:
                     self._write(word.text, None)
-        elif first != "eval" or not self._evaluate(rest, condition):
-            how, names = changed(first, [raw(word) for word in rest[1:]]) if first in SETTING else ("", [])
-            for name in names:
-                self._lose(name, how, rest[0].line)
-            if condition or (names and first != "eval") or self._shell(rest):
-                return
-            if may_start(rest):
-                items = [*self.outer, *self._filled(rest)]
-                self._quoted(items)
-                self.launches.add(items)
+        else:
+            return name in STARTS_NOTHING
+        return True
+
+    def _end(self, how: str) -> None:
+        """`exit` and `return`, which end everything where they run for sure, and outside a subshell."""
+        if not self.blocks.unsure and not self.blocks.in_shells and (how == "exit" or self.functions.running):
+            self.ended = how
+
+    def _start(self, words: list[Word], condition: bool) -> None:
+        """A command that is no word of the shell's own: a function, text for a shell, a launch."""
+        first = words[0].text
+        if len(words[0].pieces) == 1 and self._call(first, self._filled(words[1:])):
+            return
+        how, names = changed(first, [raw(word) for word in words[1:]]) if first in SETTING else ("", [])
+        for name in names:
+            self._lose(name, how, words[0].line)
+        if (condition and not LAUNCHERS.search(first)) or (names and first != "eval") or self._shell(words):
+            return
+        if may_start(words) and not self.functions.defining and self.launches.count == self.piped:
+            items = [*self.outer, *self._filled(words)]
+            self._quoted(items)
+            self.launches.add(items)
+            if first == "exec" and len(words) > 1 and words[1].text[:1] not in ("", ">", "<", "&"):
+                self._end("exit")
+
+    def _call(self, name: str, items: list[Item] | None) -> bool:
+        """Read the body of a function again, called with these; False where there is no such function."""
+        body = self.functions.body(name)
+        if body is None:
+            return False
+        self.functions.enter(self.variables, items)
+        with self._elsewhere():
+            for place, words in enumerate(body):
+                if not place:
+                    words[0].after = ""
+                self.command(words)
+        if self.ended == "return":
+            self.ended = ""
+        self.functions.leave(self.variables)
+        return True
+
+    @contextmanager
+    def _elsewhere(self) -> Iterator[None]:
+        """Around commands that do not stand where the reading is, but run there."""
+        depth, chained = len(self.blocks), self.blocks.enter()
+        yield
+        while len(self.blocks) > depth:
+            self._close()
+        self.blocks.leave(chained)
+
+    def _shift(self, name: str, words: list[Word]) -> None:
+        """`set -- …` and `shift`, which say what `$1` and its neighbours are."""
+        held = self.variables.get("@")
+        if name == "set":
+            place = next((at for at, word in enumerate(words) if word.text == "--"), None)
+            if place is not None:
+                parameters(self.variables, None if self.blocks.unsure else self._filled(words[place + 1 :]))
+        elif held is not None:
+            count = words[0].text if words else "1"
+            known = count.isdigit() and len(count) < 5 and not self.blocks.unsure
+            parameters(self.variables, held.items[int(count) :] if known else None)
 
     def _defaults(self, words: list[Word]) -> None:
         """`: ${NAME:=value}` sets NAME unless it is set."""
+        if self.blocks.unsure:
+            return
         for kind, name, fallback in (piece for word in words[1:] for piece in word.pieces):
-            if kind == "variable" and fallback is not None and name not in self.variables and not self.blocks.unsure:
+            if kind in ("variable", "unset") and fallback is not None and self.variables.empty(name):
                 self._write(name, Value([Item(default(name, fallback, words[0].line), words[0].line)]))
 
     def _evaluate(self, words: list[Word], condition: bool) -> bool:
@@ -226,26 +338,32 @@ class _Script:
         if self.evals == _MOST_EVALS or self.evaluated > _MOST_TEXT:
             return False
         self.evals += 1
-        depth = len(self.blocks)
-        for place, inner in enumerate(commands(text)):
-            if not place:
-                inner[0].after = "|"  # it runs if the whole does
-            for word in inner:
-                word.line = line
-            self.command(inner)
-        while len(self.blocks) > depth:
-            self._close()
+        with self._elsewhere():
+            for inner in commands(text):
+                for word in inner:
+                    word.line = line
+                self.command(inner)
         self.evals -= 1
         return True
 
     def _shell(self, words: list[Word]) -> bool:
-        """Read `srun … bash -c TEXT`: what TEXT starts has the words before it as well.  False without such a text."""
-        for place, (shell, flag, text) in enumerate(zip(words, words[1:], words[2:])):
-            if _SHELL.search(shell.text) and _FLAG.fullmatch(flag.text):
+        """Read `srun … bash -c TEXT`, whose launches have the words before it as well, or a here-document for a shell.
+
+        False without such a text.
+        """
+        for place, shell in enumerate(words):
+            if not SHELL.search(shell.text):
+                continue
+            at = next((at for at in range(place + 1, len(words)) if not _FLAGS.fullmatch(words[at].text)), len(words))
+            if at < len(words) and _FLAG.fullmatch(words[at - 1].text):
+                text = words[at]
                 before, self.outer = self.outer, [*self.outer, *self._filled(words[:place])]
                 read = self._read(f"({self.variables.fill(text)}\n)", text.line)
                 self.outer = before
                 return read
+        document = words[0].document
+        if document is not None and any(SHELL.search(word.text) or word.text in _FED for word in words):
+            return self._read(f"({self.variables.fill(document)}\n)", document.line)
         return False
 
     def _filled(self, words: list[Word]) -> list[Item]:
@@ -281,14 +399,15 @@ class _Script:
                 if name not in self.variables.sets:
                     self._write(name, Value([Item(value, line)]))
 
-    def _assign(self, words: list[Word]) -> list[Word]:
-        """Take the assignments a command begins with; what follows them."""
+    def _assign(self, words: list[Word]) -> None:
+        """Take these words, which are assignments."""
         place = 0
         while place < len(words):
             word = words[place]
-            match = _ASSIGNMENT.match(word.text)
-            if not match or word.pieces[0][0] != "text":
-                break
+            match = ASSIGNMENT.match(word.text)
+            if match is None:  # a name alone, as in `export A=1 NAME`
+                place += 1
+                continue
             name, adds = match.groups()
             rest = word.text[match.end() :]
             pieces = [("text", rest, None), *word.pieces[1:]] if rest or len(word.pieces) == 1 else word.pieces[1:]
@@ -296,10 +415,9 @@ class _Script:
             place += 1
             values, listed = [value], False
             if place < len(words) and words[place].text == "(" and len(value.pieces) == 1 and not value.text:
-                end = next((at for at in range(place, len(words)) if words[at].text == ")"), len(words))
+                end = end_of_array(words, place)
                 values, listed, place = words[place + 1 : end], True, end + 1
             self._set(name, values, bool(adds), listed)
-        return words[place:]
 
     def _set(self, name: str, values: list[Word], adds: bool, listed: bool) -> None:
         """`NAME=…` and `NAME+=…`; `listed` where the values stand in brackets."""
@@ -314,7 +432,7 @@ class _Script:
             lost = Item(mark("\0", f"{name}, set in a branch on line {line}"), line)
             grown = held.grown([lost], glued=False) if held is not None and (adds or continues) else Value([lost])
             self._write(name, grown)
-        elif held is not None and not listed and not adds and _only_grows(name, values[0]):
+        elif held is not None and not listed and not adds and only_grows(name, values[0]):
             more = Word(values[0].line, values[0].pieces[1:], quoted=True)
             self._write(name, held.grown(self.variables.expand(more), glued=True))
         else:
@@ -329,15 +447,3 @@ class _Script:
 
     def _same(self, held: Value, values: list[Word]) -> bool:
         return held.items == [item for word in values for item in self.variables.expand(word)]
-
-
-def _only_grows(name: str, value: Word) -> bool:
-    """Whether a value is `"$NAME…"`: what the variable holds, and more behind it."""
-    return len(value.pieces) > 1 and value.pieces[0] == ("variable", name, None)
-
-
-def _inside(words: list[Word]) -> str:
-    """What stands between `((` and `))`."""
-    texts = [raw(word) for word in words]
-    end = len(texts) - 2 if texts[-2:] == [")", ")"] else len(texts)
-    return " ".join(texts[1:end])

@@ -11,7 +11,7 @@ CLOSES = ("fi", "done", "esac", "}")
 class Blocks:
     """Where the reading stands: inside which blocks, and whether the command at hand runs in any case.
 
-    `pending` says that the next block is the body of a function.
+    `pending` is the name of the function whose body the next block is, "" for none.
     """
 
     __slots__ = ("_branches", "_chained", "_kinds", "_shells", "pending")
@@ -21,7 +21,7 @@ class Blocks:
         self._branches = 0  # how many of them are
         self._chained = False
         self._shells: list[dict[str, Value | None]] = []  # of every open subshell, what variables held before it
-        self.pending = False
+        self.pending = ""
 
     def __len__(self) -> int:
         return len(self._kinds)
@@ -35,6 +35,11 @@ class Blocks:
     def in_subshell(self) -> bool:
         """Whether the innermost block is a subshell, which a bracket ends."""
         return bool(self._kinds) and self._kinds[-1][0] == "("
+
+    @property
+    def in_shells(self) -> bool:
+        """Whether any block around is a subshell, whose end is not that of the script."""
+        return any(kind == "(" for kind, _ in self._kinds)
 
     def follow(self, operator: str, succeeds: bool) -> None:
         """The next command stands behind `operator`; `succeeds` is whether the one before cannot fail."""
@@ -52,8 +57,22 @@ class Blocks:
 
     def open_group(self, kind: str) -> None:
         """A block begins that is a branch only where it is chained or the body of a function."""
-        self.open(kind, self._chained or self.pending)
-        self.pending = False
+        self.open(kind, self._chained or bool(self.pending))
+        if self.pending and kind != "(":  # a body only sets what it does when it is called
+            self._kinds[-1] = ("()", True)
+            self._shells.append({})
+        self.pending = ""
+
+    def enter(self) -> bool:
+        """Commands that stand elsewhere follow, all of which run if the command at hand does; what `leave` takes."""
+        chained = self._chained
+        self.open("{", chained)
+        self._chained = False
+        return chained
+
+    def leave(self, chained: bool) -> None:
+        """They are over, and their blocks closed."""
+        self._chained = chained
 
     def close(self) -> dict[str, Value | None]:
         """The innermost block ends; what variables held before it, where it was a subshell."""
@@ -61,7 +80,7 @@ class Blocks:
             return {}
         kind, branch = self._kinds.pop()
         self._branches -= branch
-        return self._shells.pop() if kind == "(" else {}
+        return self._shells.pop() if kind in ("(", "()") else {}
 
     def remember(self, name: str, value: Value | None) -> None:
         """What a variable holds before it is written, for the end of the subshell around."""

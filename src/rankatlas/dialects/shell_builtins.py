@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 
 SETTING = frozenset(("read", "mapfile", "readarray", "getopts", "unset", "printf", "eval"))  # commands that may
+# Commands that only name what they are given, however much it looks like a launch.
+STARTS_NOTHING = frozenset(
+    ("echo", "[", "[[", "test", "cat", "tee", "grep", "sed", "awk", "ls", "cp", "mv", "rm", "tail", "head", "trap",
+     "alias", "pkill", "pgrep", "kill", "killall", "which", "type", "chmod", "scp", "rsync")
+)  # fmt: skip
 _ASSIGNED = re.compile(r"(?<![\w.-])([A-Za-z_]\w*)\+?=")
 
 

@@ -48,6 +48,11 @@ class Launches:
         self._bare = False  # whether it was options alone
         self.notes: list[str] = []
 
+    @property
+    def count(self) -> int:
+        """How many commands with options there were."""
+        return self._count
+
     def add(self, items: list[Item]) -> None:
         """The words of a command; nothing where no launcher is among them, or no option."""
         texts = [item.text for item in items if item.text]
@@ -59,6 +64,9 @@ class Launches:
             items = items[:_MOST_OPTIONS]
         launch = _launch(items)
         if not launch.lines:
+            return
+        if self._last is not None and not self._bare and OPTION.match(items[0].text):
+            self.notes.append(said("noted.cut", line=items[0].line))
             return
         if self._last is not None and bare and self._bare:  # a list of options, one on each line
             for name in launch.lines:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from rankatlas.dialects.arithmetic import integer
 from rankatlas.dialects.launch_options import Item, mark
-from rankatlas.dialects.shell_words import Word
+from rankatlas.dialects.shell_words import Word, quoted
 from rankatlas.errors import SourceError, shown
 
 _MOST_EXPANDED = 100_000  # characters of one value with its variables filled in
 _MOST_FILLED = 1 << 24  # characters of all values together
+_MOST_INSIDE = 8  # what is filled in inside a default
 _MOST_WORDS = 1 << 17  # words that values are split into
 
 
@@ -85,6 +86,11 @@ class Variables:
     def __contains__(self, name: str) -> bool:
         return name in self._held
 
+    def empty(self, name: str) -> bool:
+        """Whether a variable is not set, or to nothing."""
+        value = self._held.get(name)
+        return value is None or (value.size <= 2 and not any(item.held for item in value.items))
+
     def get(self, name: str) -> Value | None:
         """What a variable holds, None where nothing is known."""
         return self._held.get(name)
@@ -102,8 +108,9 @@ class Variables:
         Raises SourceError where the script makes too much text.
         """
         if len(word.pieces) == 1 and word.pieces[0][0] == "variable":
-            name = word.pieces[0][1]
-            value = None if name in self.sets else self._held.get(name)
+            _, name, fallback = word.pieces[0]
+            fills = name in self.sets or (fallback is not None and self.empty(name))
+            value = None if fills else self._held.get(name)
             if value is not None and value.size <= _MOST_EXPANDED:
                 self._spend(value.size)
                 if word.quoted:
@@ -134,7 +141,7 @@ class Variables:
         item = Item(self._value("variable", name, None, 0))
         if item.waits:
             raise UnknownError(item.waits)
-        if not re.fullmatch(r"\d{1,18}", item.text.strip()):
+        if not re.fullmatch(r"-?(0|[1-9]\d{0,17})", item.text.strip()):
             raise UnknownError((name,))
         return int(item.text)
 
@@ -147,20 +154,32 @@ class Variables:
                 return str(integer(what, self.number))
             except SourceError:
                 raise UnknownError((f"$(({what[:40]}))",)) from None
-        if kind != "variable":
+        if kind == "instead":
+            return self._filled_default(fallback or "", line) if self._value("variable", what, None, line) else ""
+        if kind not in ("variable", "unset"):
             raise UnknownError((what if len(what) < 40 else f"{what[:40]}…",))
         if what in self.sets:
             self.used.add(what)
             return mark("\2", what) + self.sets[what]
         value = self._held.get(what)
-        if value is not None:
+        if value is not None and (kind == "unset" or fallback is None or not self.empty(what)):
             if value.size > _MOST_EXPANDED:
                 raise UnknownError((f"{what}, too long a value",))
             items = value.items
             return items[0].held if len(items) == 1 else " ".join(item.held for item in items)
-        if fallback is not None and "$" not in fallback and "`" not in fallback:
-            return default(what, fallback, line)
-        raise UnknownError((what,))
+        if fallback is None:
+            raise UnknownError((what,))
+        return mark("\2", f"{what} {line}") + self._filled_default(fallback, line)
+
+    def _filled_default(self, text: str, line: int) -> str:
+        """What `${NAME:-text}` becomes.  Raises UnknownError where that waits for anything."""
+        if text.count("$") > _MOST_INSIDE or "`" in text:
+            raise UnknownError((text if len(text) < 40 else f"{text[:40]}…",))
+        held = self.fill(quoted(text, line))
+        waits = Item(held).waits
+        if waits:
+            raise UnknownError(waits)
+        return held
 
     def _split(self, item: Item) -> list[Item]:
         """The words a text becomes when a shell fills it in outside quotes."""

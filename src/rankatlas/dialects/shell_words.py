@@ -1,6 +1,8 @@
 """The words of a shell script, as text and as what only a shell could fill in.  Nothing is ever run or looked up.
 
-A word is a list of pieces: ("text", t), ("variable", name, default or None) or ("unknown", what stands there).
+A word is a list of pieces: ("text", t), ("variable", name, default or None), the same as "unset" where the default is
+only for a name that is not set, and as "instead" where it is for one that is; ("arithmetic", …); ("unknown", what
+stands there).
 """
 
 from __future__ import annotations
@@ -11,13 +13,17 @@ from collections.abc import Iterable, Iterator
 Piece = tuple[str, str, "str | None"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]")
-_BRACED = re.compile(r"([A-Za-z_]\w*|[0-9@*])(\[[@*]\])?(?:(:?[-=])(.*))?", re.DOTALL)
+_BRACED = re.compile(r"([A-Za-z_]\w*|[0-9@*])(\[[@*]\])?(?:(:?[-=+])(.*))?", re.DOTALL)
 # What is not known, or where a value came from, stands between these in text that a script evaluates.
 MARKS = re.compile("[\0\1\2]")
-_PLAIN = re.compile("[^ \t\r\n;|&()'\"$`\\\\\0\2]+")
+_PLAIN = re.compile("[^ \t\r\n;|&()<'\"$`\\\\\0\2]+")
 _IN_QUOTES = re.compile('[^"\\\\$`\0\2]+')
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_HEREDOC = re.compile(r"""<<-?[ \t]*(?:'([^'\n]+)'|"([^"\n]+)"|\\?([^\s'"\\;|&()<>$`]+))""")
 _SENDS = re.compile(r"[<>]&")
+_KINDS = {"-": "unset", "=": "unset", "+": "instead", ":+": "instead"}
+_CLOSED_BY = {"(": ")", "{": "}", '"': '"'}
+_BRACKETS = re.compile(r"[()]")
+_BRACES = re.compile(r"[{}]")
 _ENDS = "\n;|&"
 _MARKED = "\0\2"
 
@@ -26,9 +32,10 @@ class Word:
     """One word of a script: its pieces, the line it stands on, and whether any of it was in quotes.
 
     `after` is what stands between the command it begins and the one before, such as "&&"; "" for other words.
+    `document` is the here-document of the command it begins, as one word.
     """
 
-    __slots__ = ("_fresh", "_pieces", "after", "line", "quoted")
+    __slots__ = ("_fresh", "_pieces", "after", "document", "line", "quoted")
 
     def __init__(self, line: int, pieces: Iterable[Piece] = (), *, quoted: bool = False) -> None:
         self.line = line
@@ -36,6 +43,7 @@ class Word:
         self._fresh: list[str] = []  # text that is no piece yet, in parts: joining it once keeps long words cheap
         self.quoted = quoted
         self.after = ""
+        self.document: Word | None = None
 
     def add(self, text: str) -> None:
         """More plain text."""
@@ -83,6 +91,34 @@ def commands(text: str) -> Iterator[list[Word]]:
             between = (between + reader.ended).strip("\n")[-2:]
 
 
+def quoted(text: str, line: int) -> Word:
+    """The word that a text is between double quotes.
+
+    >>> quoted("$A-1", 3).pieces
+    [('variable', 'A', None), ('text', '-1', None)]
+    """
+    word = Word(line)
+    _Reader('"' + text.strip("\"'").replace('"', "") + '"')._double(word)
+    return word
+
+
+def document(text: str, line: int, *, quoted: bool) -> Word:
+    """The word that a here-document is: as it stands where its end is `quoted`, else with variables to fill in."""
+    word = Word(line)
+    if quoted:
+        word.add(text)
+    else:
+        reader = _Reader(text)
+        reader.place = -1
+        reader._double(word, closes="")
+    return word
+
+
+def _tests(words: list[Word]) -> bool:
+    """Whether these words begin a `[[ … ]]` that is still open, in which && and || end nothing."""
+    return any(word.text == "[[" for word in words[:4]) and all(word.text != "]]" for word in words[-4:])
+
+
 class _Reader:
     """A place in the text, moved on by every method."""
 
@@ -91,9 +127,11 @@ class _Reader:
         self.place = 0
         self.line = 1
         self.ended = ""  # the character that ended the last command
-        self.waiting: list[str] = []  # ends of here-documents whose text begins on the next line
+        self.paired = True  # whether quotes inside brackets were closed so far
+        # Here-documents whose text begins on the next line: the words they stand among, the end, whether in quotes.
+        self.waiting: list[tuple[list[Word], str, bool]] = []
 
-    def command(self) -> list[Word]:  # noqa: PLR0912
+    def command(self) -> list[Word]:  # noqa: PLR0912, PLR0915
         words: list[Word] = []
         word: Word | None = None
         inside = False  # an array such as NAME=( …
@@ -119,6 +157,10 @@ class _Reader:
                 word = word or self._word(words)  # 2>&1 and &> send output elsewhere
                 word.add(char)
                 self.place += 1
+            elif char in "|&" and _tests(words):
+                word = word or self._word(words)
+                word.add(char)
+                self.place += 1
             elif char in _ENDS:
                 self.place += 1
                 self.ended = char
@@ -129,6 +171,10 @@ class _Reader:
                         word = None
                         continue
                 return words
+            elif char == "(" and word is not None and text[self.place - 1] in "<>":  # <(…) stands for a file
+                end = self._closing(self.place)
+                word.add(text[self.place : end])
+                self._move(end)
             elif char in "()":
                 double = not inside and word is None and text.startswith("((", self.place)
                 self.place += 1 + double
@@ -137,10 +183,15 @@ class _Reader:
                 inside = char == "(" and (inside or bool(words and words[-1].text.endswith("=")))
                 words.append(single)
                 word = None
-            elif char == "<" and text.startswith("<<", self.place) and not text.startswith("<<<", self.place):
+            elif text.startswith("<<<", self.place):  # text for a command to read
+                word = word or self._word(words)
+                word.add("<<<")
+                self.place += 3
+            elif text.startswith("<<", self.place) and not (words and words[0].text == "(("):
                 match = _HEREDOC.match(text, self.place)
                 if match:
-                    self.waiting.append(match.group(2))
+                    quoted = not match[3] or "\\" in match[0]
+                    self.waiting.append((words, match[1] or match[2] or match[3], quoted))
                 self.place = match.end() if match else self.place + 2
                 word = None
             else:
@@ -163,7 +214,7 @@ class _Reader:
         elif char == '"':
             self._double(word)
         elif char == "$":
-            self._dollar(word)
+            self._dollar(word, bare=True)
         elif char == "`":
             end = self._find("`", self.place + 1)
             word.put("unknown", self.text[self.place : end + 1])
@@ -182,10 +233,11 @@ class _Reader:
         word.add(self.text[self.place : end])
         self.place = min(end, len(self.text))
 
-    def _double(self, word: Word) -> None:
+    def _double(self, word: Word, *, closes: str = '"') -> None:
+        """What stands between double quotes, or as if it did up to the end of the text."""
         word.quoted = True
         self.place += 1
-        while self.place < len(self.text) and self.text[self.place] != '"':
+        while self.place < len(self.text) and self.text[self.place] != closes:
             char = self.text[self.place]
             if char == "\\" and self.place + 1 < len(self.text):
                 following = self.text[self.place + 1]
@@ -206,21 +258,22 @@ class _Reader:
             word.add("")
         self.place += 1
 
-    def _dollar(self, word: Word) -> None:
+    def _dollar(self, word: Word, *, bare: bool = False) -> None:
+        """What begins with a dollar sign, `bare` where it stands outside quotes."""
         text, start = self.text, self.place
         if text.startswith("$((", start):
-            end = self._closing(start + 1, "(", ")")
+            end = self._closing(start + 1)
             word.put("arithmetic", text[start + 3 : max(start + 3, end - 2)])
             self._move(end)
         elif text.startswith("$(", start):
-            end = self._closing(start + 1, "(", ")")
+            end = self._closing(start + 1)
             word.put("unknown", text[start:end])
             self._move(end)
         elif text.startswith("${", start):
-            end = self._closing(start + 1, "{", "}")
+            end = self._closing(start + 1)
             match = _BRACED.fullmatch(text, start + 2, end - 1)
             if match:
-                word.put("variable", match.group(1), match.group(4))
+                word.put(_KINDS.get(match.group(3), "variable"), match.group(1), match.group(4))
             else:
                 word.put("unknown", text[start:end])
             self._move(end)
@@ -229,21 +282,41 @@ class _Reader:
             if match:
                 word.put("variable", match.group())
                 self.place = match.end()
+            elif bare and text[start + 1 : start + 2] in ("'", '"'):  # $'…' is quoted text
+                self.place += 1
             else:
                 word.add("$")
                 self.place += 1
 
-    def _closing(self, start: int, opens: str, closes: str) -> int:
-        """Behind the bracket that closes the one at `start`, or the end of the text."""
+    def _closing(self, start: int) -> int:
+        """Behind the bracket that closes the one at `start`, or the end of the text; those in quotes do not count."""
+        text = self.text
+        if self.paired:
+            open_ = [_CLOSED_BY[text[start]]]
+            place = start + 1
+            while place < len(text):
+                char = text[place]
+                place += 1
+                if char == "\\":
+                    place += 1
+                elif char == open_[-1]:
+                    open_.pop()
+                    if not open_:
+                        return place
+                elif char == "'" and open_[-1] == ")":
+                    place = self._find("'", place) + 1
+                elif char == '"' or (char == "(" and open_[-1] == ")"):
+                    open_.append(_CLOSED_BY[char])
+                elif char == "$" and text[place : place + 1] in ("(", "{"):
+                    open_.append(_CLOSED_BY[text[place]])
+                    place += 1
+            self.paired = False  # an apostrophe in a comment, and no quote can be relied on
         depth = 0
-        for place in range(start, len(self.text)):
-            if self.text[place] == opens:
-                depth += 1
-            elif self.text[place] == closes:
-                depth -= 1
-                if depth == 0:
-                    return place + 1
-        return len(self.text)
+        for match in (_BRACES if text[start] == "{" else _BRACKETS).finditer(text, start):
+            depth += 1 if match.group() == text[start] else -1
+            if depth == 0:
+                return match.end()
+        return len(text)
 
     def _find(self, wanted: str, start: int) -> int:
         found = self.text.find(wanted, start)
@@ -258,9 +331,13 @@ class _Reader:
         self._move(self._find(wanted, self.place))
 
     def _skip_documents(self) -> None:
-        """Leave out the here-documents that the line before began."""
-        for end in self.waiting:
+        """Take the here-documents that the line before began out of the text; the command keeps its last one."""
+        for words, end, quoted in self.waiting:
+            start = self.place
             self._move(self._end_of_document(end))
+            if words:
+                text = self.text[start : self.place].rpartition("\n")[0]
+                words[0].document = document(text, words[0].line, quoted=quoted)
         self.waiting.clear()
 
     def _end_of_document(self, end: str) -> int:

@@ -42,7 +42,9 @@ class Held:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise SourceError(
-                f"{shown(self.source)} is not UTF-8 text (byte {error.start})", source=self.source
+                f"{shown(self.source)} is not UTF-8 text (byte {error.start}); if it is text, store it as UTF-8:"
+                " iconv -f OLD -t UTF-8",
+                source=self.source,
             ) from None
 
 

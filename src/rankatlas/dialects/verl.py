@@ -12,9 +12,18 @@ from rankatlas.catalogue import said
 from rankatlas.core import Atlas, Mesh
 from rankatlas.dialects import megatron
 from rankatlas.dialects.given import Given
-from rankatlas.dialects.picking import divides, not_understood, numbers, refuse_open_references, world_needed, world_of
+from rankatlas.dialects.picking import (
+    built_upon,
+    divides,
+    not_understood,
+    numbers,
+    refuse_open_references,
+    refuse_unresolved,
+    world_needed,
+    world_of,
+)
 from rankatlas.dialects.rollouts import rollout_size, told_facts, with_rollout
-from rankatlas.errors import SourceError, shown
+from rankatlas.errors import shown
 from rankatlas.job import Fact, Job
 
 DEFAULT = said("default.of", name="verl 0.9")
@@ -30,6 +39,7 @@ _FSDP = f"{_ACTOR}.fsdp_config.fsdp_size"
 _ULYSSES = (f"{_ACTOR}.ulysses_sequence_parallel_size", f"{_ACTOR}.fsdp_config.ulysses_sequence_parallel_size")
 _MICRO, _TOKENS = f"{_ACTOR}.ppo_micro_batch_size_per_gpu", f"{_ACTOR}.ppo_max_token_len_per_gpu"
 _DYNAMIC = f"{_ACTOR}.use_dynamic_bsz"
+_STRATEGY = f"{_ACTOR}.strategy"
 _MOST = 1 << 31
 LAYOUT = (*_WORLD, _FSDP, *_ULYSSES, *(path for path, _ in _ENGINE.values()))
 _HOW = "print it resolved: add --cfg job --resolve to the command that starts verl"
@@ -47,13 +57,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
     Raises SourceError, SizeError, WorldSizeError, DegreeError (an engine that does not fit into the world).
     """
     refuse_open_references(given, LAYOUT, _HOW)
-    waiting = [name for name in LAYOUT if name in given.unresolved]
-    if waiting:
-        raise SourceError(
-            f"{shown(given.source)} does not say {', '.join(waiting)}; give them: "
-            + " ".join(f"--set {name}=…" for name in waiting),
-            source=given.source,
-        )
+    refuse_unresolved(given, (*LAYOUT, _STRATEGY, *_megatron_names(given)))
     world, origin, notes = world_of(given, world_size, ("*".join(_WORLD),))
     if world is None and given.at("trainer.n_gpus_per_node") is not None and given.at("trainer.nnodes") is None:
         world, origin = given.size("trainer.n_gpus_per_node"), said("verl.one_node", key=_WORLD[0], default=DEFAULT)
@@ -63,7 +67,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
     engine = {name: _size(given, name, path, default) for name, (path, default) in _ENGINE.items()}
     layout, more, facts = _layout(given, train, engine, world)
     settings, further = _settings(given, train)
-    further += _left_out(given)
+    further += _left_out(given) + built_upon(given)
     return Job(
         layout,
         format=f"verl-{release or '0.9'}",
@@ -83,10 +87,22 @@ def _size(given: Given, name: str, path: str, default: int) -> Fact:
     return Fact(name, size, said("verl.default", origin=origin) if size == default > 1 else origin)
 
 
+def _strategy(given: Given) -> str:
+    """What trains the actor; scripts say it by the name of the configuration that they begin with."""
+    own, base = given.at(f"{_ACTOR}.megatron"), str(given.at("config_name") or "")
+    begins = "megatron" if isinstance(own, Mapping) or "megatron" in base else "fsdp"
+    return str(given.at(_STRATEGY) or given.at("model_engine") or begins)
+
+
+def _megatron_names(given: Given) -> list[str]:
+    """Where the sizes of Megatron stand that wait for something, unless something else trains the actor."""
+    names = [f"{_ACTOR}.megatron.{name}" for name in megatron.LAYOUT]
+    return [name for name in names if name in given.unresolved and given.at(_STRATEGY) in (None, "megatron")]
+
+
 def _train(given: Given, world: int) -> Job:
     """The actor's job."""
-    own = given.at(f"{_ACTOR}.megatron")
-    strategy = str(given.at(f"{_ACTOR}.strategy") or ("megatron" if isinstance(own, Mapping) else "fsdp"))
+    strategy = _strategy(given)
     if strategy == "megatron":
         held = given.at(f"{_ACTOR}.megatron")
         inner = dict(held) if isinstance(held, Mapping) else {}
