@@ -158,14 +158,19 @@ def world_of_launcher(
         return None
 
     nodes = number("nnodes", "num_nodes", "nodes")
-    each = number("nproc_per_node", "num_gpus", "ntasks_per_node")
+    own = number("nproc_per_node", "num_gpus")
     listed = next((whole[name] for name in ("gpus", "devices", "xpus", "npus") if name in whole), None)
-    if each is None and listed is not None:
-        each = len(str(listed).split(","))
+    if own is None and listed is not None and not ("ntasks" in values and str(listed).isdigit()):
+        own = len(str(listed).split(","))
+    each = own or number("ntasks_per_node")
     if number("num_processes"):
         return number("num_processes") or 1, "--num-processes"
+    # Slurm takes tasks per node as their most beside a number of tasks, and a command's own words before directives.
+    tasks = number("ntasks") if "ntasks" in values or "ntasks_per_node" not in values else None
+    if own is None and "ntasks" in unresolved:
+        return None
+    if own is None and tasks is not None:
+        return tasks, said("launcher.tasks")
     if each is not None and not any(name in unresolved for name in ("nnodes", "num_nodes", "nodes")):
         return each * (nodes or 1), said("launcher.nodes", nodes=nodes or 1, each=each)
-    if number("ntasks"):
-        return number("ntasks") or 1, said("launcher.tasks")
     return None
