@@ -15,6 +15,7 @@ from rankatlas.dialects.given import Given
 from rankatlas.dialects.megatron_names import slips
 from rankatlas.dialects.megatron_settings import settings_of
 from rankatlas.dialects.picking import not_understood, refuse_unresolved, world_needed, world_of
+from rankatlas.dialects.slips import slip, with_slips
 from rankatlas.errors import ArgumentsError, SourceError, shown
 from rankatlas.job import Fact, Job
 
@@ -99,7 +100,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         format=f"megatron-{release or ('head' if remat or 'egtp_remat' in used else '0.16')}",
         source=given.source,
         facts=[facts[axis] for axis in used],
-        notes=notes,
+        notes=with_slips(given, notes, _refuses(given)),
         seed=_seed(given),
         settings=settings,
     )
@@ -196,7 +197,8 @@ def _expert_notes(given: Given, facts: dict[str, Fact], world: int) -> list[str]
 def _left_out(given: Given) -> list[str]:
     """Notes on what says something about groups and is no axis here."""
     near = slips(given, (*_OTHER, *_OWN))
-    notes = [said("unread.near", name=name, value=shown(given[name]), meant=meant) for name, meant in near.items()][:20]
+    refused = _refuses(given)
+    notes = [slip(name, given[name], meant, refused) for name, meant in near.items()][:20]
     notes += not_understood(given, (*_OTHER, *near))
     instances = given.at("num_distributed_optimizer_instances")
     if isinstance(instances, int) and instances > 1:
@@ -205,6 +207,11 @@ def _left_out(given: Given) -> list[str]:
     if levels:
         notes.append(said("noted.levels", levels=shown(levels), sizes=levels))
     return notes
+
+
+def _refuses(given: Given) -> str | None:
+    """Who stops at an option it does not know: Megatron's argument parser, which reads no file."""
+    return "Megatron-LM" if given.kind == "script" else None
 
 
 def _seed(given: Given) -> int | None:

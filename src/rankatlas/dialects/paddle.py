@@ -11,6 +11,7 @@ from rankatlas.dialects import paddle_experts, paddle_fleet
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.paddle_settings import settings_of
 from rankatlas.dialects.picking import refuse_unresolved, world_of
+from rankatlas.dialects.slips import with_slips
 from rankatlas.errors import SourceError, shown
 from rankatlas.job import Fact, Job
 from rankatlas.topology.argument_names import OTHER_ARGUMENTS, is_set, near_misses
@@ -101,7 +102,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         format=release,
         source=given.source,
         facts=facts,
-        notes=[*notes, *more],
+        notes=with_slips(given, [*notes, *more]),
         seed=seed if isinstance(seed, int) and not isinstance(seed, bool) else None,
         settings=found,
     )

@@ -155,7 +155,7 @@ def _both(given: Given, names: list[str], world_size: int | None) -> str:
         release = "paddleformers-1.2" if name == "paddle" else None
         label = release or name
         try:
-            job = dialect(name).read(given, release, world_size)
+            job = dialect(name).read(given.afresh(), release, world_size)
             meant.append(f"--from {label}: {job.layout} (outer → inner)")
         except RankatlasError as error:
             meant.append(f"--from {label}: {str(error).splitlines()[0]}")

@@ -14,6 +14,7 @@ from rankatlas.dialects import megatron
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.picking import divides, not_understood, numbers, refuse_open_references, world_needed, world_of
 from rankatlas.dialects.rollouts import rollout_size, told_facts, with_rollout
+from rankatlas.dialects.slips import with_slips
 from rankatlas.errors import SourceError, shown
 from rankatlas.job import Fact, Job
 
@@ -69,7 +70,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         format=f"verl-{release or '0.9'}",
         source=given.source,
         facts=[*told_facts(train, "train"), *facts, *_batches(given), Fact("world", world, origin)],
-        notes=[*given.notes, *notes, *train.notes, *more, *further],
+        notes=with_slips(given, [*given.notes, *notes, *train.notes, *more, *further]),
         seed=train.seed,
         settings=settings,
     )
