@@ -41,6 +41,24 @@ class TestArrays:
         assert read_script('python x.py --a "" --b 2', "x", {}).values_ == {"a": "", "b": 2}
 
 
+class TestSeveralCommands:
+    TRAIN = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 8 --tensor-model-parallel-size 4\n"
+    CONVERT = "python tools/checkpoint/convert.py --model-type GPT --target-tensor-parallel-size 1 --load-dir a\n"
+
+    @pytest.mark.parametrize("order", [(TRAIN, CONVERT), (CONVERT, TRAIN), (CONVERT, TRAIN, CONVERT, CONVERT)])
+    def test_the_one_with_the_sizes_is_read(self, script, order):
+        job = read_config(script("".join(order)))
+        assert str(job.layout) == "pp=1 dp=2 cp=1 tp=4"
+        assert any(f"{len(order)} commands" in note for note in job.notes), job.notes
+
+    def test_the_last_of_several_with_sizes_is_read(self, script):
+        assert read_config(script(self.TRAIN + self.TRAIN.replace("size 4", "size 2"))).layout.size("tp") == 2
+
+    def test_options_of_a_list_are_no_commands(self, script):
+        text = "--tensor-model-parallel-size 2\n--num-layers 8\n--pipeline-model-parallel-size 2\n"
+        assert str(read_config(script(text), world_size=8).layout) == "pp=2 dp=2 cp=1 tp=2"
+
+
 class TestLaunchers:
     @pytest.mark.parametrize(
         ("words", "world"),

@@ -45,6 +45,7 @@ _BUILT_IN = MappingProxyType(
         "nemo-rl": "rankatlas.dialects.nemo_rl",
     }
 )
+_LAUNCHERS = ("nproc_per_node", "nnodes")
 # What `--from` takes → what it means.
 FORMATS = MappingProxyType(
     {
@@ -120,6 +121,12 @@ def dialect(name: str) -> Dialect:
     if lacks:
         raise SourceError(f"the dialect {name} has no {', '.join(lacks)}", source=name)
     return cast(Dialect, found)
+
+
+def size_names() -> Iterator[str]:
+    """The names that decide groups in any dialect of ours, without those a launcher has."""
+    for name in _BUILT_IN:
+        yield from (path for path in dialect(name).LAYOUT if path not in _LAUNCHERS)
 
 
 def _third_parties() -> Iterator[tuple[str, EntryPoint]]:
