@@ -453,3 +453,34 @@ def test_no_damage_to_a_text_brings_anything_but_our_errors(tmp_path_factory, st
 def test_no_shell_text_brings_anything_but_our_errors(text):
     with contextlib.suppress(RankatlasError):
         read_script("python x.py " + text, "x", {"X": "1"})
+
+
+SIZES = {"tensor_model_parallel_size": 4, "pipeline_model_parallel_size": 4}
+
+
+@pytest.mark.parametrize(
+    ("beside", "format"),
+    [
+        ({"global_batch_size": 64}, "megatron-0.16"),
+        ({"global_batch_size": 64, "per_device_train_batch_size": 1}, "paddleformers-1.2"),
+        ({"global_batch_size": 64, "gradient_accumulation_steps": 4}, "paddleformers-1.2"),
+        ({"global_batch_size": 64, "stage": "PT"}, "paddleformers-1.2"),
+        ({"global_batch_size": 64, "fine_tuning": "full"}, "paddleformers-1.2"),
+        ({"global_batch_size": 64, "sharding_parallel_size": 4}, "paddleformers-1.2"),
+        ({"num_layers": 64, "data_parallel_size": 4}, "megatron-0.16"),
+        ({"global_batch_size": 64, "data_parallel_size": 4}, "megatron-0.16"),
+    ],
+    ids=str,
+)
+def test_names_that_only_one_of_two_frameworks_has_decide(tmp_path, beside, format):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({**SIZES, **beside}))
+    assert read_config(str(path), world_size=64).format == format
+
+
+@pytest.mark.parametrize("beside", [{}, {"num_layers": 8, "per_device_train_batch_size": 1}], ids=str)
+def test_names_of_both_frameworks_decide_nothing(tmp_path, beside):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({**SIZES, **beside}))
+    with pytest.raises(SourceError, match="may be written for Megatron or PaddleFormers"):
+        read_config(str(path), world_size=64)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from rankatlas.checks import check_job
 from rankatlas.dialects import read_config
 from rankatlas.dialects.megatron_names import slips
+from rankatlas.dialects.slips import near
 from rankatlas.dialects.writing import write_config
 from rankatlas.errors import ArgumentsError, SourceError
 
@@ -26,7 +28,8 @@ BASE = "torchrun --nproc_per_node 8 x.py --num-layers 32 --num-attention-heads 3
 )
 def test_a_misspelt_option(option, meant):
     notes = read_config(f"{BASE} {option}").notes
-    assert [note for note in notes if f"not understood and was left out; did you mean {meant}?" in note], notes
+    wanted = f"is no option of Megatron-LM, which stops at it; did you mean {meant}?"
+    assert [note for note in notes if wanted in note], notes
 
 
 def test_a_misspelt_key(tmp_path):
@@ -46,6 +49,67 @@ def test_a_misspelt_degree_of_fleet(tmp_path):
     path.write_text(json.dumps({"hybrid_configs": {"dp_degree": 2, "mp_degree": 2, "pp_degre": 2}}))
     notes = read_config(str(path)).notes
     assert any("pp_degre=2 is not understood and was left out; did you mean pp_degree?" in note for note in notes)
+
+
+VERL = {"actor": {"ulysses_sequence_parallel_size": 2}, "rollout": {"tensor_model_parallel_size": 2}}
+TITAN: dict[str, object] = {"training": {}}
+ENGINE = {"train_batch_size": 8, "zero_optimization": {}}
+GPU = {"train_batch_size": 8, "steps_per_print": 1, "train_micro_batch_size_per_gpu": 1}
+SLIPS = [
+    (ENGINE, {"sequence_paralel_size": 3}, "sequence_parallel_size"),
+    (GPU, {"zero_optimisation": {"stage": 3}}, "zero_optimization"),
+    (ENGINE, {"gradient_acumulation_steps": 8}, "gradient_accumulation_steps"),
+    ({"tensor_parallel_degree": 2}, {"virtual_pp_degre": 4}, "virtual_pp_degree"),
+    ({"tensor_parallel_degree": 2}, {"sequence_paralel": 1}, "sequence_parallel"),
+    ({"tensor_parallel_degree": 2}, {"gradient_acumulation_steps": 8}, "gradient_accumulation_steps"),
+    ({"hybrid_configs": {"dp_degree": 8}}, {"hybrid_configs": {"dp_degree": 8, "pp_degre": 1}}, "pp_degree"),
+    ({"actor_rollout_ref": VERL}, {"trainer": {"n_gpus_per_nod": 8}}, "trainer.n_gpus_per_node"),
+    ({}, {"actor_rollout_ref": {"rollout": {"tensor_model_paralel_size": 2}}}, "rollout.tensor_model_parallel_size"),
+    ({}, {"actor_rollout_ref": {"actor": {"ulysses_sequence_paralel_size": 1}}}, "ulysses_sequence_parallel_size"),
+    (TITAN, {"parallelism": {"tensor_parallel_degree": 2, "expert_paralel_degree": 8}}, "expert_parallel_degree"),
+    ({"distributed_type": "FSDP"}, {"mixed_precison": "bf16"}, "mixed_precision"),
+    ({"distributed_type": "FSDP"}, {"gradient_acumulation_steps": 8}, "gradient_accumulation_steps"),
+    ({"model": {"tensor_model_parallel_size": 2}}, {"train": {"global_batch_sise": 8}}, "global_batch_size"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("real", "slip", "meant"), SLIPS, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_misspelt_key_of_any_dialect(tmp_path, real, slip, meant):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({**real, **slip}))
+    notes = [
+        note for note in read_config(str(path), world_size=8).notes if re.search(rf"did you mean [\w.]*{meant}\?", note)
+    ]
+    assert len(notes) == 1, notes
+    path.write_text(json.dumps(real))
+    try:
+        notes = read_config(str(path), world_size=8).notes
+    except SourceError:  # nothing else sets a degree
+        notes = ()
+    assert not any("did you mean" in note for note in notes), notes
+
+
+def test_a_misspelt_key_that_would_say_the_world(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"actor_rollout_ref": VERL, "trainer": {"n_gpus_per_nod": 8, "nnodes": 1}}))
+    with pytest.raises(SourceError, match=r"did you mean trainer\.n_gpus_per_node\?"):
+        read_config(str(path))
+
+
+def test_an_option_that_megatron_refuses_is_an_error():
+    def severities(words):
+        found = [one for one in check_job(read_config(words)) if one.code == "RA104"]
+        return [one.severity for one in found if "did you mean" in str(one.numbers["note"])]
+
+    assert severities(f"{BASE} --sequence-paralel") == ["error"]
+    assert severities(f"{BASE} --pipeline-model-parallel-siz 2") == ["error"]
+    assert severities(BASE) == []
+
+
+def test_a_name_that_stands_beside_the_right_one_is_another():
+    assert near({"train_iters": 1, "train_iter": 2}, ["train_iters"]) == {}
+    assert near({"global_batch_size": 8}, ["local_batch_size", "global_batch_size"]) == {}
+    assert near({"tp_size": 2, "dp_degree": 2}, ["ep_size", "pp_degree"]) == {}
 
 
 def test_real_names_are_no_slips():

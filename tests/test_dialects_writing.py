@@ -141,8 +141,9 @@ class TestWriting:
         path = tmp_path / name
         path.write_text(write(case["facts"]), encoding="utf-8")
         job = read_config(str(path), world_size=case.get("world"))
-        path.write_text(write_config(job, "rankatlas").text, encoding="utf-8")
-        again = read_config(str(path))
+        written = tmp_path / "job.yaml"
+        written.write_text(write_config(job, "rankatlas").text, encoding="utf-8")
+        again = read_config(str(written))
         assert (again.layout, again.seed) == (job.layout, job.seed)
         assert {name: fact.value for name, fact in again.settings.items()} == {
             name: fact.value for name, fact in job.settings.items()

@@ -41,6 +41,24 @@ class TestArrays:
         assert read_script('python x.py --a "" --b 2', "x", {}).values_ == {"a": "", "b": 2}
 
 
+class TestSeveralCommands:
+    TRAIN = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 8 --tensor-model-parallel-size 4\n"
+    CONVERT = "python tools/checkpoint/convert.py --model-type GPT --target-tensor-parallel-size 1 --load-dir a\n"
+
+    @pytest.mark.parametrize("order", [(TRAIN, CONVERT), (CONVERT, TRAIN), (CONVERT, TRAIN, CONVERT, CONVERT)])
+    def test_the_one_with_the_sizes_is_read(self, script, order):
+        job = read_config(script("".join(order)))
+        assert str(job.layout) == "pp=1 dp=2 cp=1 tp=4"
+        assert any(f"{len(order)} commands" in note for note in job.notes), job.notes
+
+    def test_the_last_of_several_with_sizes_is_read(self, script):
+        assert read_config(script(self.TRAIN + self.TRAIN.replace("size 4", "size 2"))).layout.size("tp") == 2
+
+    def test_options_of_a_list_are_no_commands(self, script):
+        text = "--tensor-model-parallel-size 2\n--num-layers 8\n--pipeline-model-parallel-size 2\n"
+        assert str(read_config(script(text), world_size=8).layout) == "pp=2 dp=2 cp=1 tp=2"
+
+
 class TestLaunchers:
     @pytest.mark.parametrize(
         ("words", "world"),
@@ -49,12 +67,39 @@ class TestLaunchers:
             ("srun -N 2 -n 16 python pretrain_gpt.py", 16),
             ("srun -N2 -n16 python pretrain_gpt.py", 16),
             ("srun --ntasks=16 python pretrain_gpt.py", 16),
+            ("srun -N 4 --ntasks-per-node 8 -n 24 python pretrain_gpt.py", 24),
+            ("srun -N 4 -n 4 torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py", 32),
+            ("srun -n 4 python -m paddle.distributed.launch --gpus 0,1 --nnodes 4 pretrain_gpt.py", 8),
             ("torchrun --nproc_per_node 8 --nnodes 2 $SCRIPT", 16),
             ("torchrun --nproc_per_node 8 --nnodes=2:2 pretrain_gpt.py", 16),
         ],
     )
     def test_how_many_ranks(self, words, world):
         assert read_config(f"{words} --num-layers 8 --tensor-model-parallel-size 2").layout.world_size == world
+
+    @pytest.mark.parametrize(
+        ("directives", "words", "world"),
+        [
+            ("-N 4|--ntasks-per-node=8", "srun python", 32),
+            ("-N 4|--ntasks-per-node=8", "srun --ntasks=24 python", 24),
+            ("-N 4|--ntasks-per-node=8", "srun -n 24 python", 24),
+            ("-N 4|--ntasks-per-node=8", "srun --nodes 3 python", 24),
+            ("-N 4|--ntasks-per-node=8|-n 24", "srun python", 24),
+            ("-n 32", "srun -N 3 --ntasks-per-node=8 python", 24),
+            ("-N 4|-n 4", "srun torchrun --nproc_per_node 8 --nnodes 4", 32),
+        ],
+    )
+    def test_a_number_of_tasks_wins_over_tasks_per_node(self, script, directives, words, world):
+        text = "".join(f"#SBATCH {one}\n" for one in directives.split("|"))
+        text += f"{words} pretrain_gpt.py --num-layers 8 --tensor-model-parallel-size 2\n"
+        assert read_config(script(text)).layout.world_size == world
+
+    def test_a_number_of_tasks_that_is_not_known_is_no_other(self, script):
+        text = "#SBATCH -N 4\n#SBATCH --ntasks-per-node=8\n"
+        text += "srun -n $N python pretrain_gpt.py --num-layers 8 --tensor-model-parallel-size 2\n"
+        with pytest.raises(SourceError, match="--world-size"):
+            read_config(script(text))
+        assert read_config(script(text), sets={"N": "24"}).layout.world_size == 24
 
     def test_a_range_of_nodes(self):
         words = "torchrun --nproc_per_node 8 --nnodes=1:4 x.py --num-layers 8 --tensor-model-parallel-size 2"

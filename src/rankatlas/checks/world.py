@@ -219,7 +219,8 @@ def unread(numbers: Numbers) -> Iterator[Finding]:
             continue
         else:
             lost = note.kind in ("unread", "ignored")
-        yield Finding("RA104" if lost else "RA105", "warning" if lost else "note", {"note": note})
+        severity = "error" if getattr(note, "code", "") == "unread.refused" else "warning" if lost else "note"
+        yield Finding("RA104" if lost else "RA105", severity, {"note": note})
 
 
 def idle(numbers: Numbers) -> Iterator[Finding]:

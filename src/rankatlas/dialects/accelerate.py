@@ -16,6 +16,7 @@ from rankatlas.core.sizes import resolve
 from rankatlas.dialects import deepspeed, megatron
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.picking import not_understood, refuse_unresolved, world_needed, world_of
+from rankatlas.dialects.slips import with_slips
 from rankatlas.errors import shown
 from rankatlas.job import Fact, Job
 
@@ -65,13 +66,14 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
     if world is not None:
         resolve(sizes, world, origins={axis: facts[axis].origin for axis in _AXES})
     axes = [axis for axis in _AXES if facts[axis].value > 1 or axis in ("dp_replicate", "dp_shard")]
+    settings = _settings(given, kind, facts)
     return Job(
         Mesh.from_axes([(axis, facts[axis].value) for axis in axes]),
         format=f"accelerate-{release or '1.15'}",
         source=given.source,
         facts=[facts[axis] for axis in axes],
-        notes=[*given.notes, *notes, *_notes(given)],
-        settings=_settings(given, kind, facts),
+        notes=with_slips(given, [*given.notes, *notes, *_notes(given)]),
+        settings=settings,
     )
 
 
@@ -125,7 +127,7 @@ def _inside(given: Given, inner: Given, world: int | None, reader: Any = megatro
         format=f"accelerate-1.15+{job.format}",
         source=given.source,
         facts=job.facts,
-        notes=[*given.notes, *job.notes],
+        notes=with_slips(given, [*given.notes, *job.notes]),
         seed=job.seed,
         settings=job.settings.values(),
     )

@@ -14,6 +14,7 @@ from rankatlas.core import Atlas, Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.picking import divides, not_understood, numbers, refuse_unresolved, world_needed, world_of
+from rankatlas.dialects.slips import with_slips
 from rankatlas.job import Fact, Job
 
 DEFAULT = said("default.of", name="DeepSpeed 0.19")
@@ -92,7 +93,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         format=f"deepspeed-{release or '0.19'}",
         source=given.source,
         facts=[facts[axis] for axis in [*axes, *(["ep", "expert_data"] if "expert_data" in facts else [])]],
-        notes=[*given.notes, *notes, *more, *_notes(given)],
+        notes=with_slips(given, [*given.notes, *notes, *more, *_notes(given)]),
         settings=settings,
     )
 
@@ -115,7 +116,9 @@ def _with_experts(given: Given, dense: Mesh, facts: dict[str, Fact]) -> Atlas:
 
 def _without_auto(given: Given) -> Given:
     """`auto` is what transformers fills in; here it is the same as not given."""
-    return Given({name: value for name, value in given.items() if value != "auto"}, source=given.source)
+    told = Given({name: value for name, value in given.items() if value != "auto"}, source=given.source)
+    told.asked = given.asked
+    return told
 
 
 def _precision(given: Given) -> list[Fact]:

@@ -17,6 +17,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.+-]*")
 class Given(Mapping[str, Any]):
     """The settings of a source, name → value, nested where the source nests.
 
+    `asked` are the names it was asked for and whether it has them, by the dotted path of the part they stand in.
     `kind` is what was read ("arguments block", "script", "file"), `dialect` whose it must be (None where the content
     has to tell), `lines` where each stands, `unresolved` name → the variables its value waits for, `notes` what is to
     be said about the reading.
@@ -26,7 +27,7 @@ class Given(Mapping[str, Any]):
     (2, None, 'given: a.b')
     """
 
-    __slots__ = ("dialect", "kind", "lines", "notes", "origins", "source", "unresolved", "values_")
+    __slots__ = ("asked", "dialect", "kind", "lines", "notes", "origins", "source", "unresolved", "values_")
 
     def __init__(
         self,
@@ -48,8 +49,11 @@ class Given(Mapping[str, Any]):
         self.unresolved = dict(unresolved or {})
         self.origins = dict(origins or {})
         self.notes = tuple(notes)
+        self.asked: dict[str, dict[str, bool]] = {}
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self.values_:  # what has it may only be looked at one after the other
+            self._ask("", name, False)
         return self.values_[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -61,11 +65,23 @@ class Given(Mapping[str, Any]):
     def at(self, path: str) -> Any:
         """The value at a dotted path, None where there is none."""
         found: Any = self.values_
+        above: list[str] = []
         for name in path.split("."):
-            if not isinstance(found, Mapping) or name not in found:
+            there = isinstance(found, Mapping) and name in found
+            self._ask(".".join(above), name, there)
+            if not there:
                 return None
+            above.append(name)
             found = found[name]
         return found
+
+    def _ask(self, part: str, name: object, there: bool) -> None:
+        if isinstance(name, str):
+            self.asked.setdefault(part, {})[name] = there
+
+    def afresh(self) -> Given:
+        """The same as if it had not been asked for anything."""
+        return self._with(self.values_, self.origins, self.unresolved)
 
     def part(self, path: str) -> Mapping[str, Any]:
         """The settings at a dotted path, none where something else stands there."""
@@ -128,16 +144,7 @@ class Given(Mapping[str, Any]):
             inner[name] = value_of(text)
             origins[path] = said("given.key", key="--set")
             unresolved.pop(path, None)
-        return Given(
-            values,
-            source=self.source,
-            kind=self.kind,
-            dialect=self.dialect,
-            lines=self.lines,
-            unresolved=unresolved,
-            origins=origins,
-            notes=self.notes,
-        )
+        return self._with(values, origins, unresolved)
 
     def flat(self, sections: Iterable[str]) -> Given:
         """The settings of these sections (dotted paths, "" for the top) as one level; the first that has a name wins.
@@ -160,13 +167,18 @@ class Given(Mapping[str, Any]):
                     origins[name] = self.origins[f"{section}.{name}"]
                 elif section and value is not None:
                     origins[name] = said("given.key", key=f"{section}.{name}")
+        return self._with(values, origins, self.unresolved)
+
+    def _with(
+        self, values: Mapping[str, Any], origins: Mapping[str, str], unresolved: Mapping[str, tuple[str, ...]]
+    ) -> Given:
         return Given(
             values,
             source=self.source,
             kind=self.kind,
             dialect=self.dialect,
             lines=self.lines,
-            unresolved=self.unresolved,
+            unresolved=unresolved,
             origins=origins,
             notes=self.notes,
         )

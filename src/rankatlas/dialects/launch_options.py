@@ -159,22 +159,35 @@ def world_of_launcher(
                 return int(whole[name])
         return None
 
-    nodes, each = number("nnodes", "num_nodes"), number("nproc_per_node", "num_gpus")
-    listed = next((whole[name] for name in ("gpus", "devices", "xpus", "npus") if name in whole), None)
-    if each is None and listed is not None and ("," in str(listed) or number("ntasks_per_node") is None):
-        each = None if "-" in str(listed) else len(str(listed).split(","))
-    elif each is None:  # what Slurm starts itself; a launcher that it starts is on one node unless it says otherwise
+    nodes = number("nnodes", "num_nodes")
+    own = number("nproc_per_node", "num_gpus") or _devices(whole, "ntasks" in values or "ntasks_per_node" in whole)
+    each = own
+    if own is None:  # what Slurm starts itself; a launcher that it starts is on one node unless it says otherwise
         nodes, each = nodes or number("nodes"), number("ntasks_per_node")
     included = _included(whole.get("include"))
     if included:
         return included, "--include"
     if number("num_processes"):
         return number("num_processes") or 1, "--num-processes"
+    # Slurm takes tasks per node as their most beside a number of tasks, and a command's own words before directives.
+    tasks = number("ntasks") if "ntasks" in values or "ntasks_per_node" not in values else None
+    if own is None and "ntasks" in unresolved:
+        return None
+    if own is None and tasks is not None:
+        return tasks, said("launcher.tasks")
     if each is not None and not any(name in unresolved for name in ("nnodes", "num_nodes", "nodes")):
         return each * (nodes or 1), said("launcher.nodes", nodes=nodes or 1, each=each)
-    if number("ntasks", "np"):
-        return number("ntasks", "np") or 1, said("launcher.tasks")
+    if own is None and number("np"):
+        return number("np") or 1, said("launcher.tasks")
     return None
+
+
+def _devices(whole: Mapping[str, Any], slurm: bool) -> int | None:
+    """How many devices a list such as `--gpus 0,1,2` names, None where it is a number that Slurm is asked for."""
+    listed = next((str(whole[name]) for name in ("gpus", "devices", "xpus", "npus") if name in whole), None)
+    if listed is None or "-" in listed or (slurm and "," not in listed):
+        return None
+    return len(listed.split(","))
 
 
 def _included(hosts: object) -> int | None:

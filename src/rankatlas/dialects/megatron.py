@@ -15,6 +15,8 @@ from rankatlas.dialects.given import Given
 from rankatlas.dialects.megatron_names import slips
 from rankatlas.dialects.megatron_settings import settings_of
 from rankatlas.dialects.picking import not_understood, refuse_unresolved, world_needed, world_of
+from rankatlas.dialects.slips import slip, with_slips
+from rankatlas.dialects.whose import ALSO_MEGATRON, MEGATRON, SHARED, names_of, only_megatron
 from rankatlas.errors import ArgumentsError, SourceError, shown
 from rankatlas.job import Fact, Job
 
@@ -23,13 +25,7 @@ _TP, _PP, _CP = "tensor_model_parallel_size", "pipeline_model_parallel_size", "c
 _EP, _ETP, _DP = "expert_model_parallel_size", "expert_tensor_parallel_size", "data_parallel_size"
 _SHARDS, _EXPERT_SHARDS = "tensor_parallel_num_weight_shards", "expert_tensor_parallel_num_weight_shards"
 _REMAT, _EXPERT_REMAT = "gtp_weight_remat_size", "expert_gtp_weight_remat_size"
-_SHARED = (_TP, _PP, _CP, _EP)  # with PaddleFormers
-_OWN = (
-    _ETP, _SHARDS, _EXPERT_SHARDS, "use_tp_pp_dp_mapping", "use_distributed_optimizer", "micro_batch_size",
-    "global_batch_size", "num_layers", "num_attention_heads", "hidden_size", "seq_length", "encoder_seq_length",
-    "transformer_impl", "num_layers_per_virtual_pipeline_stage", "max_position_embeddings", "num_moe_experts",
-    "distributed_backend", "num_distributed_optimizer_instances", "untie_embeddings_and_output_weights",
-)  # fmt: skip
+_OWN = (*MEGATRON, *ALSO_MEGATRON)
 # Known, and without an axis of their own.
 _OTHER = (
     _TP, _PP, _CP, _EP, _ETP, _DP, _SHARDS, _EXPERT_SHARDS, _REMAT, _EXPERT_REMAT,
@@ -48,13 +44,13 @@ LAYOUT = (_TP, _PP, _CP, _EP, _ETP, _SHARDS, _EXPERT_SHARDS, "num_experts", "npr
 def evidence(given: Given) -> int:
     """2 where a name of Megatron's own stands beside a degree, or three of them alone; 1 for the shared names only."""
     flat = given.flat(_SECTIONS)
-    names = [*flat, *given.unresolved]
-    shared = [name for name in _SHARED if name in names]
+    names = names_of(flat)
+    shared = [name for name in SHARED if name in names]
     own = [name for name in _OWN if name in names]
     nested = any(
-        name in given.part(part) for name in _SHARED for part in ("model", "trainer.strategy", "model_parallel")
+        name in given.part(part) for name in SHARED for part in ("model", "trainer.strategy", "model_parallel")
     )
-    if (shared and own) or len(own) >= 3 or nested:
+    if (shared and only_megatron(flat)) or len(own) >= 3 or nested:
         return 2
     return 1 if shared else 0
 
@@ -99,7 +95,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         format=f"megatron-{release or ('head' if remat or 'egtp_remat' in used else '0.16')}",
         source=given.source,
         facts=[facts[axis] for axis in used],
-        notes=notes,
+        notes=with_slips(given, notes, _refuses(given)),
         seed=_seed(given),
         settings=settings,
     )
@@ -196,7 +192,8 @@ def _expert_notes(given: Given, facts: dict[str, Fact], world: int) -> list[str]
 def _left_out(given: Given) -> list[str]:
     """Notes on what says something about groups and is no axis here."""
     near = slips(given, (*_OTHER, *_OWN))
-    notes = [said("unread.near", name=name, value=shown(given[name]), meant=meant) for name, meant in near.items()][:20]
+    refused = _refuses(given)
+    notes = [slip(name, given[name], meant, refused) for name, meant in near.items()][:20]
     notes += not_understood(given, (*_OTHER, *near))
     instances = given.at("num_distributed_optimizer_instances")
     if isinstance(instances, int) and instances > 1:
@@ -205,6 +202,11 @@ def _left_out(given: Given) -> list[str]:
     if levels:
         notes.append(said("noted.levels", levels=shown(levels), sizes=levels))
     return notes
+
+
+def _refuses(given: Given) -> str | None:
+    """Who stops at an option it does not know: Megatron's argument parser, which reads no file."""
+    return "Megatron-LM" if given.kind == "script" else None
 
 
 def _seed(given: Given) -> int | None:

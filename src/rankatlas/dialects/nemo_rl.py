@@ -15,6 +15,7 @@ from rankatlas.dialects import megatron
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.picking import built_upon, not_understood, numbers, refuse_open_references, world_needed
 from rankatlas.dialects.rollouts import rollout_size, told_facts, with_rollout
+from rankatlas.dialects.slips import with_slips
 from rankatlas.errors import ArgumentsError, shown
 from rankatlas.job import Fact, Job
 
@@ -73,7 +74,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         format=f"nemo-rl-{release}" if release else "nemo-rl",
         source=given.source,
         facts=[*facts, *_batches(given)],
-        notes=[*given.notes, *notes, *train.notes, *more, *_elsewhere(given), *built_upon(given)],
+        notes=with_slips(given, [*given.notes, *notes, *train.notes, *more, *_elsewhere(given), *built_upon(given)]),
         seed=seed if isinstance(seed, int) and not isinstance(seed, bool) else train.seed,
         settings=own.values(),
     )

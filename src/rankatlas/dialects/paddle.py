@@ -11,6 +11,8 @@ from rankatlas.dialects import paddle_experts, paddle_fleet
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.paddle_settings import settings_of
 from rankatlas.dialects.picking import refuse_unresolved, world_of
+from rankatlas.dialects.slips import with_slips
+from rankatlas.dialects.whose import ALSO_PADDLE, SHARED, names_of, only_megatron, only_paddle
 from rankatlas.errors import SourceError, shown
 from rankatlas.job import Fact, Job
 from rankatlas.topology.argument_names import OTHER_ARGUMENTS, is_set, near_misses
@@ -27,22 +29,6 @@ from rankatlas.topology.training_args import (
 # Sets a size of the layout or looks as if it did; a virtual degree cuts layers, not ranks.
 _MOST_NOTES = 20
 _LOOKS_LIKE_A_DEGREE = re.compile(r"^(?!virtual_).*(_degree|_parallel_size|_parallel_degree|_group_size)$")
-_SHARED_WITH_MEGATRON = (
-    "tensor_model_parallel_size",
-    "pipeline_model_parallel_size",
-    "context_parallel_size",
-    "expert_model_parallel_size",
-)
-# What Megatron has not: one of these beside a shared name settles whose it is.
-_PADDLE_SIGNS = (
-    "use_expert_parallel",
-    "sharding",
-    "sharding_degree",
-    "hybrid_parallel_topo_order",
-    "enable_auto_parallel",
-    "dp_degree",
-)
-_FORMERS_STAGES = ("PT", "SFT", "DPO", "KTO", "RM", "VL-SFT", "VL-PT", "DPO-VL")
 
 
 LAYOUT = tuple(dict.fromkeys((*layout_keys("paddlenlp-2.8"), *layout_keys("paddleformers-1.2"))))
@@ -50,16 +36,17 @@ LAYOUT = tuple(dict.fromkeys((*layout_keys("paddlenlp-2.8"), *layout_keys("paddl
 
 def evidence(given: Given) -> int:
     """2 where a name of Paddle's own is set, 1 where only names are that Megatron has as well."""
-    names = [*given, *given.unresolved]
+    names = names_of(given)
     if any(name in names for name in ("hybrid_configs", "hybrid_parallel_topo_order")):
         return 2
     nlp, formers = known_keys("paddlenlp-2.8"), known_keys("paddleformers-1.2")
-    if any(name in formers and name not in nlp and name not in _SHARED_WITH_MEGATRON for name in names):
+    theirs = ALSO_PADDLE if only_megatron(given) else ()
+    if any(name in formers and name not in nlp and name not in (*SHARED, *theirs) for name in names):
         return 2
-    shared = [name for name in _SHARED_WITH_MEGATRON if name in names]
-    if shared and (any(name in names for name in _PADDLE_SIGNS) or given.at("stage") in _FORMERS_STAGES):
+    shared = [name for name in SHARED if name in names]
+    if shared and only_paddle(given):
         return 2
-    if any(name in nlp and name not in _SHARED_WITH_MEGATRON for name in names):
+    if any(name in nlp and name not in SHARED for name in names):
         return 2
     return 1 if shared else 0
 
@@ -101,7 +88,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         format=release,
         source=given.source,
         facts=facts,
-        notes=[*notes, *more],
+        notes=with_slips(given, [*notes, *more]),
         seed=seed if isinstance(seed, int) and not isinstance(seed, bool) else None,
         settings=found,
     )
@@ -139,7 +126,7 @@ def _auto_parallel(content: Given, release: str, world_size: int) -> tuple[Settl
 
 def _release(given: Given) -> str:
     """The release whose names these are: PaddleNLP has none in common with PaddleFormers but the short ones."""
-    names = [*given, *given.unresolved]
+    names = names_of(given)
     nlp, formers = known_keys("paddlenlp-2.8"), known_keys("paddleformers-1.2")
     return "paddleformers-1.2" if any(name in formers and name not in nlp for name in names) else "paddlenlp-2.8"
 

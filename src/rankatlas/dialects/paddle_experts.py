@@ -16,6 +16,7 @@ from rankatlas.core.sizes import resolve
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.paddle_settings import settings_of
 from rankatlas.dialects.picking import world_needed
+from rankatlas.dialects.slips import with_slips
 from rankatlas.errors import ArgumentsError
 from rankatlas.job import Fact, Job
 from rankatlas.topology.training_args import Settled, flag, read_arguments
@@ -61,7 +62,7 @@ def read(given: Given, release: str, world: int | None, notes: list[str]) -> Job
         format=release,
         source=given.source,
         facts=[facts[axis] for axis in order if axis in facts],
-        notes=[*notes, *more, *further],
+        notes=with_slips(given, [*notes, *more, *further]),
         seed=seed if isinstance(seed, int) and not isinstance(seed, bool) else None,
         settings=found_settings,
     )

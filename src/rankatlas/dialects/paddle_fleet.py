@@ -16,6 +16,7 @@ from rankatlas.core.sizes import checked_size, resolve
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.paddle_experts import layout_of
 from rankatlas.dialects.picking import not_understood, world_needed, world_of
+from rankatlas.dialects.slips import with_slips
 from rankatlas.errors import ArgumentsError, shown
 from rankatlas.job import Fact, Job
 
@@ -59,6 +60,7 @@ def read(given: Given, world_size: int | None) -> Job:
         notes += more
         told = [fact for fact in facts.values() if fact.value > 1]
     notes += _left_out(given)
+    notes = with_slips(given, notes)
     return Job(layout, format="paddle-fleet", source=given.source, facts=told, notes=notes)
 
 

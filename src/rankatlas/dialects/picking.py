@@ -10,6 +10,7 @@ from typing import Any
 from rankatlas.catalogue import said
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.launch_options import waiting
+from rankatlas.dialects.slips import with_slips
 from rankatlas.errors import DegreeError, SourceError, shown
 from rankatlas.job import Fact
 
@@ -101,11 +102,12 @@ def world_of(
 
 def world_needed(given: Given, what: str) -> SourceError:
     """The error for settings that do not say how many ranks run them."""
-    return SourceError(
+    lines = [
         f"{shown(given.source)} holds {what}, which do not say how many ranks run them: give the world size"
         " (--world-size N)",
-        source=given.source,
-    )
+        *with_slips(given, ()),
+    ]
+    return SourceError("\n".join(lines), source=given.source)
 
 
 def not_understood(given: Mapping[str, Any], known: Iterable[str], before: str = "") -> list[str]:

@@ -146,4 +146,4 @@ def _job(
     if name is None:
         raise nothing_in(given)
     found = dialect(name)
-    return with_offer(lambda world: found.read(given, release, world), world_size, offered)
+    return with_offer(lambda world: found.read(given.afresh(), release, world), world_size, offered)

@@ -45,6 +45,7 @@ _BUILT_IN = MappingProxyType(
         "nemo-rl": "rankatlas.dialects.nemo_rl",
     }
 )
+_LAUNCHERS = ("nproc_per_node", "nnodes")
 # What `--from` takes → what it means.
 FORMATS = MappingProxyType(
     {
@@ -122,6 +123,12 @@ def dialect(name: str) -> Dialect:
     return cast(Dialect, found)
 
 
+def size_names() -> Iterator[str]:
+    """The names that decide groups in any dialect of ours, without those a launcher has."""
+    for name in _BUILT_IN:
+        yield from (path for path in dialect(name).LAYOUT if path not in _LAUNCHERS)
+
+
 def _third_parties() -> Iterator[tuple[str, EntryPoint]]:
     """Name and entry point of every dialect that others installed; ours cannot be replaced."""
     from importlib.metadata import entry_points
@@ -155,7 +162,7 @@ def _both(given: Given, names: list[str], world_size: int | None) -> str:
         release = "paddleformers-1.2" if name == "paddle" else None
         label = release or name
         try:
-            job = dialect(name).read(given, release, world_size)
+            job = dialect(name).read(given.afresh(), release, world_size)
             meant.append(f"--from {label}: {job.layout} (outer → inner)")
         except RankatlasError as error:
             meant.append(f"--from {label}: {str(error).splitlines()[0]}")

@@ -74,7 +74,7 @@ def is_script(text: str) -> bool:
 
 
 def read_script(text: str, source: str, sets: Mapping[str, str]) -> Given:
-    """The options of the last command that starts a training, and what its launcher says of ranks.
+    """The options of the command that starts a training (the last of several), and what its launcher says of ranks.
 
     Variables have the values the script gives them outside branches, or those of `sets`, which win; the text of an
     `eval` is read like the script around it.  Nothing is executed: what `$(…)`, a branch or the environment would fill

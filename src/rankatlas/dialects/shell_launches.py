@@ -1,4 +1,4 @@
-"""What the commands of a script start: the options of the last one, and what its launcher says of ranks."""
+"""What the commands of a script start: the options of one of them, and what its launcher says of ranks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rankatlas.catalogue import said
 from rankatlas.dialects.given import Given, nested
 from rankatlas.dialects.launch_options import OPTION, Item, elastic, options, waiting, world_of_launcher
 from rankatlas.dialects.literals import value_of
+from rankatlas.dialects.registry import size_names
 from rankatlas.dialects.shell_values import has_variable
 from rankatlas.dialects.shell_words import Word
 
@@ -38,7 +39,10 @@ class _Launch(NamedTuple):
 
 
 class Launches:
-    """The last command with options, and how many there were."""
+    """The last command whose options set a size of a layout, else the last with options; and how many there were.
+
+    A script that trains often converts or evaluates afterwards.
+    """
 
     __slots__ = ("_bare", "_count", "_last", "notes")
 
@@ -77,6 +81,9 @@ class Launches:
             self._last.unresolved.update(launch.unresolved)
             self._last.origins.update(launch.origins)
             self._last.loose.update(launch.loose)
+        elif self._last is not None and _sizes(self._last) and not _sizes(launch):
+            self._count += 1
+            bare = False
         else:
             self._last = launch
             self._count += 1
@@ -118,6 +125,11 @@ class Launches:
             notes=notes,
         )
         return given.with_settings(rest) if rest else given
+
+
+def _sizes(launch: _Launch) -> bool:
+    """Whether an option is one that sets a size in some dialect."""
+    return any(name in launch.lines for name in size_names())
 
 
 def _launch(items: list[Item]) -> _Launch:

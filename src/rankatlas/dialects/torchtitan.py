@@ -13,6 +13,7 @@ from rankatlas.core import Atlas, Mesh
 from rankatlas.core.sizes import resolve
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.picking import divides, not_understood, numbers, refuse_unresolved, world_needed, world_of
+from rankatlas.dialects.slips import with_slips
 from rankatlas.job import Fact, Job
 
 DEFAULT = said("default.of", name="torchtitan 0.3")
@@ -94,7 +95,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         format=f"torchtitan-{release or ('0.3' if given.at('parallelism') is not None else 'toml')}",
         source=given.source,
         facts=[*(facts[axis] for axis in used), *_fused(settled)],
-        notes=[*given.notes, *notes, *more, *_notes(given, facts)],
+        notes=with_slips(given, [*given.notes, *notes, *more, *_notes(given, facts)]),
         seed=seed if isinstance(seed, int) and not isinstance(seed, bool) else None,
         settings=settings,
     )

@@ -23,6 +23,7 @@ from rankatlas.dialects.picking import (
     world_of,
 )
 from rankatlas.dialects.rollouts import rollout_size, told_facts, with_rollout
+from rankatlas.dialects.slips import with_slips
 from rankatlas.errors import shown
 from rankatlas.job import Fact, Job
 
@@ -73,7 +74,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
         format=f"verl-{release or '0.9'}",
         source=given.source,
         facts=[*told_facts(train, "train"), *facts, *_batches(given), Fact("world", world, origin)],
-        notes=[*given.notes, *notes, *train.notes, *more, *further],
+        notes=with_slips(given, [*given.notes, *notes, *train.notes, *more, *further]),
         seed=train.seed,
         settings=settings,
     )
