@@ -9,6 +9,9 @@ from rankatlas.checks.numbers import Numbers, divisors_shown
 from rankatlas.checks.spelling import says_data
 
 _BALANCED = ("megatron", "torchtitan", "nemo", "paddle")  # each context rank takes a chunk and its mirror image
+# Fills what it packs up to what its ranks share: `ulysses_pad_and_slice_inputs` in verl/utils/ulysses.py,
+# `preprocess_packed_seqs` in verl/models/mcore/util.py (0.9).
+_FILLS_UP = ("verl",)
 
 
 def context(numbers: Numbers) -> Iterator[Finding]:
@@ -19,7 +22,7 @@ def context(numbers: Numbers) -> Iterator[Finding]:
     >>> next(context(Numbers(facts))).numbers["legal"]
     [4096, 4112]
     """
-    cp, length = numbers["cp"], numbers.get("sequence_length")
+    cp, length = numbers["cp"], _length(numbers)
     if cp == 1 or length is None:
         return
     split = numbers.value("cp_split") or ("balanced" if numbers.format.startswith(_BALANCED) else "contiguous")
@@ -40,7 +43,7 @@ def tensor(numbers: Numbers) -> Iterator[Finding]:
     >>> next(tensor(Numbers(Fact(name, value, "given") for name, value in given.items()))).numbers["legal"]
     [4096, 4104]
     """
-    tp, length = numbers["tp"], numbers.get("sequence_length")
+    tp, length = numbers["tp"], _length(numbers)
     if tp == 1 or length is None or numbers.value("sequence_parallel") is not True:
         return
     cut = numbers["cp"] * numbers["sep"]
@@ -55,7 +58,7 @@ def ulysses(numbers: Numbers) -> Iterator[Finding]:
     sep, tp = numbers["sep"], numbers["tp"]
     if sep == 1:
         return
-    length = numbers.get("sequence_length")
+    length = _length(numbers)
     if length is not None and length % sep:
         yield _cut("RA141", numbers, "sep", length, sep, "contiguous")
     heads, shared = numbers.get("heads"), numbers.get("kv_heads")
@@ -65,6 +68,11 @@ def ulysses(numbers: Numbers) -> Iterator[Finding]:
         yield _heads("RA143", "error", numbers, shared)
     elif shared is not None and shared % tp == 0 and shared // tp < sep:
         yield _heads("RA144", "note", numbers, shared)
+
+
+def _length(numbers: Numbers) -> int | None:
+    """The tokens that are cut as they are, None where there is no number or the framework fills them up."""
+    return None if numbers.format.startswith(_FILLS_UP) else numbers.get("sequence_length")
 
 
 def _cut(code: str, numbers: Numbers, axis: str, length: int, chunks: int, split: str) -> Finding:
