@@ -151,6 +151,11 @@ class Numbers:
         """Where the number came from, "" where there is none."""
         return self.facts[name].origin if name in self.facts else ""
 
+    def computed(self, name: str) -> bool:
+        """Whether a reader made the number of others, so that it changes along with them."""
+        origin = self.origin(name)
+        return isinstance(origin, Said) and origin.code in (*_DERIVED, *_STEPS)
+
     def told(self, *names: str) -> str:
         """Where an axis came from: what is known under the first of these names, else what the source's format says."""
         origin = next((self.origins[name] for name in names if name in self.origins), "")

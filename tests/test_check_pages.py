@@ -1,0 +1,73 @@
+"""One page at a time: findings that do not contradict each other, and changes that somebody would make."""
+
+import pytest
+
+from rankatlas.checks import check_job
+from rankatlas.dialects import read_config
+
+quiet = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def page(path, text, world=None, format=None):
+    path.write_text(text)
+    return check_job(read_config(str(path), format, world_size=world))
+
+
+def codes(findings):
+    return [finding.code for finding in findings]
+
+
+def only(findings, code):
+    (found,) = [finding for finding in findings if finding.code == code]
+    return found
+
+
+VERL = """
+actor_rollout_ref:
+  actor:
+    strategy: {strategy}
+    ppo_mini_batch_size: 256
+    ppo_micro_batch_size_per_gpu: 4
+    ulysses_sequence_parallel_size: {sp}
+    megatron: {{tensor_model_parallel_size: 2, context_parallel_size: 2, sequence_parallel: true}}
+  rollout: {{n: 4, tensor_model_parallel_size: 2}}
+data: {{train_batch_size: 1024, max_prompt_length: 1024, max_response_length: 2047}}
+trainer: {{n_gpus_per_node: 8, nnodes: 2}}
+"""
+
+
+class TestLengthsThatAreFilledUp:
+    @pytest.mark.parametrize(("strategy", "sp"), [("fsdp", 4), ("megatron", 1)])
+    def test_verl_fills_up_what_it_packs(self, tmp_path, strategy, sp):
+        path = tmp_path / "verl.yaml"
+        text = VERL.format(strategy=strategy, sp=sp)
+        path.write_text(text)
+        assert read_config(str(path)).settings["sequence_length"].value == 3071
+        assert not {"RA140", "RA141", "RA145"} & {*codes(page(path, text))}
+
+
+FORMERS = """
+max_seq_len: 8192
+sharding: stage1
+per_device_train_batch_size: 1
+gradient_accumulation_steps: {steps}
+global_batch_size: {batch}
+tensor_model_parallel_size: 2
+pipeline_model_parallel_size: 4
+virtual_pipeline_model_parallel_size: 2
+"""
+
+
+class TestMicroBatchesThatAreGiven:
+    def test_they_are_what_a_pipeline_runs(self, tmp_path):
+        found = page(tmp_path / "a.yaml", FORMERS.format(steps=4, batch=100), 32, "paddleformers")
+        assert "RA132" not in codes(found)
+        assert "RA150" in codes(found)
+
+    def test_the_nearest_numbers_of_them_come_first(self, tmp_path):
+        found = only(page(tmp_path / "a.yaml", FORMERS.format(steps=30, batch=120), 32, "paddleformers"), "RA132")
+        assert found.message.endswith(
+            "30 micro-batches do not fill the rounds of 4 on 4 stages: 2 are left over; "
+            "accumulation steps that fit: 28, 32"
+        )
+        assert "梯度累积步数：28, 32" in found.told("message", "zh")
