@@ -71,3 +71,20 @@ class TestMicroBatchesThatAreGiven:
             "accumulation steps that fit: 28, 32"
         )
         assert "梯度累积步数：28, 32" in found.told("message", "zh")
+
+
+class TestGroupsOfQueries:
+    MEGATRON = (
+        "pretrain_gpt.py --tensor-model-parallel-size 1 --num-layers 8 --num-attention-heads 32"
+        " --group-query-attention --num-query-groups "
+    )
+
+    def test_a_group_is_whole_whatever_the_layout(self):
+        found = only(check_job(read_config(self.MEGATRON + "6", world_size=8)), "RA127")
+        assert (found.severity, found.numbers["remainder"]) == ("error", 2)
+        assert [fix.lines for fix in found.fixes] == [("--num-query-groups 4",), ("--num-query-groups 8",)]
+
+    def test_whole_ones_and_more_than_heads(self):
+        for groups in (1, 8, 32):
+            assert "RA127" not in codes(check_job(read_config(f"{self.MEGATRON}{groups}", world_size=8)))
+        assert "RA127" in codes(check_job(read_config(f"{self.MEGATRON}64", world_size=8)))

@@ -83,6 +83,8 @@ def wrong(numbers):
     shared = get("kv_heads")
     if shared and shared != get("heads") and shared % tp and not (shared < tp and tp % shared == 0):
         found.add("RA121")
+    if shared and get("heads") and get("heads") % shared:
+        found.add("RA127")
     if get("experts") and ep > 1 and get("experts") % ep:
         found.add("RA111")
     if get("expert_ffn") and get("expert_ffn") % etp:

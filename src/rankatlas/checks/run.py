@@ -42,6 +42,7 @@ _OF_NUMBERS: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
     experts.bias,
     tensor.divides,
     tensor.head_features,
+    tensor.query_groups,
     tensor.key_value_heads,
     tensor.vocabulary,
     layers.split,

@@ -39,6 +39,21 @@ def head_features(numbers: Numbers) -> Iterator[Finding]:
     yield Finding("RA126", "error", facts, [Fix({"heads": size}) for size in legal])
 
 
+def query_groups(numbers: Numbers) -> Iterator[Finding]:
+    """RA127: attention heads that are no multiple of the heads of keys and values, whatever the layout.
+
+    >>> from rankatlas.job import Fact
+    >>> next(query_groups(Numbers([Fact("heads", 32, "given"), Fact("kv_heads", 6, "given")]))).numbers["legal"]
+    [4, 8]
+    """
+    heads, total = numbers.get("heads"), numbers.get("kv_heads")
+    if heads is None or total is None or heads % total == 0:
+        return
+    legal = up_to_next(divisors_shown(heads), total)[-2:]
+    facts = {"heads": heads, "kv_heads": total, "remainder": heads % total, "legal": legal}
+    yield Finding("RA127", "error", facts, [Fix({"kv_heads": size}) for size in legal])
+
+
 def key_value_heads(numbers: Numbers) -> Iterator[Finding]:
     """RA121: kv heads neither shared out evenly over tp nor copied evenly; RA124 where they are copied."""
     tp, total = numbers["tp"], numbers.get("kv_heads")
