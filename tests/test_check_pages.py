@@ -88,3 +88,28 @@ class TestGroupsOfQueries:
         for groups in (1, 8, 32):
             assert "RA127" not in codes(check_job(read_config(f"{self.MEGATRON}{groups}", world_size=8)))
         assert "RA127" in codes(check_job(read_config(f"{self.MEGATRON}64", world_size=8)))
+
+
+class TestSettingsThatAreIgnored:
+    @pytest.mark.parametrize(("stage", "found"), [("", True), ("stage1", False)])
+    def test_a_sharding_degree_without_sharding(self, tmp_path, stage, found):
+        text = f'{{"sharding": "{stage}", "sharding_parallel_degree": 4, "tensor_parallel_degree": 2}}'
+        findings = page(tmp_path / "a.json", text, 8)
+        assert ("RA106" in codes(findings)) is found
+        if found:
+            assert only(findings, "RA106").message == 'sharding=4 has no effect: sharding=""'
+            assert only(findings, "RA106").fixes[0].lines == ('"sharding": "stage1"',)
+
+    @pytest.mark.parametrize(("size", "found"), [(1, True), (2, False)])
+    def test_sequence_parallelism_without_tensor_ranks(self, size, found):
+        line = f"pretrain_gpt.py --tensor-model-parallel-size {size} --num-layers 8 --sequence-parallel"
+        findings = check_job(read_config(line, world_size=8))
+        assert ("RA106" in codes(findings)) is found
+        if found:
+            assert only(findings, "RA106").message == "sequence_parallel=true has no effect: tp=1"
+
+    @pytest.mark.parametrize(("more", "found"), [("", True), (" --num-virtual-stages-per-pipeline-rank 2", False)])
+    def test_a_group_of_micro_batches_without_virtual_stages(self, more, found):
+        line = "pretrain_gpt.py --pipeline-model-parallel-size 4 --num-layers 16"
+        line += " --microbatch-group-size-per-virtual-pipeline-stage 4" + more
+        assert ("RA106" in codes(check_job(read_config(line, world_size=8)))) is found

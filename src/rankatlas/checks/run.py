@@ -65,6 +65,7 @@ _OF_NUMBERS: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
 _OF_LAYOUT: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
     world.unread,
     world.sharding,
+    world.unsharded,
     order.differs,
     order.seeds,
     communicators.too_many,

@@ -222,8 +222,33 @@ def unread(numbers: Numbers) -> Iterator[Finding]:
         yield Finding("RA104" if lost else "RA105", "warning" if lost else "note", {"note": note})
 
 
+def unsharded(numbers: Numbers) -> Iterator[Finding]:
+    """RA106: a sharding degree that Paddle's trainer is given while sharding itself is off.
+
+    Source: `__post_init__` in paddleformers/trainer/training_args.py (1.2), which warns.
+    """
+    mesh = numbers.mesh
+    if mesh is None or not numbers.format.startswith(("paddlenlp", "paddleformers")) or numbers.get("zero_stage"):
+        return
+    size = mesh.size("sharding") if "sharding" in mesh.axes else 1
+    if size > 1 and numbers.told("sharding").startswith("given"):
+        facts = {"setting": f"sharding={size}", "reason": 'sharding=""', "name": "sharding"}
+        yield Finding("RA106", "warning", facts, [Fix({"zero_stage": 1})])
+
+
 def idle(numbers: Numbers) -> Iterator[Finding]:
-    """RA106: settings that change nothing beside the others."""
+    """RA106: settings that change nothing beside the others.
+
+    Megatron turns sequence parallelism off where tp is 1 (validate_args in megatron/training/arguments.py, 0.16).
+    """
+    asked = numbers.value("sequence_parallel") is True and numbers.origin("sequence_parallel").startswith("given")
+    if asked and numbers["tp"] == 1 and numbers.format.startswith(("megatron", "paddle")):
+        facts = {"setting": "sequence_parallel=true", "reason": numbers.label("tp"), "name": "sequence_parallel"}
+        yield Finding("RA106", "warning", facts, [Fix({"sequence_parallel": False})])
+    if numbers.get("microbatch_group") and (numbers.get("virtual_stages") or 1) == 1 and numbers.written("megatron"):
+        setting = f"microbatch_group={numbers['microbatch_group']}"
+        reason = f"virtual_stages={numbers['virtual_stages']}"
+        yield Finding("RA106", "warning", {"setting": setting, "reason": reason, "name": "microbatch_group"})
     if numbers["pp"] == 1:
         for name in ("virtual_stages", "first_stage_layers", "last_stage_layers"):
             value = numbers.get(name)
