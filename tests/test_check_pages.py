@@ -113,3 +113,41 @@ class TestSettingsThatAreIgnored:
         line = "pretrain_gpt.py --pipeline-model-parallel-size 4 --num-layers 16"
         line += " --microbatch-group-size-per-virtual-pipeline-stage 4" + more
         assert ("RA106" in codes(check_job(read_config(line, world_size=8)))) is found
+
+
+class TestWhereALauncherStarts:
+    JOB = "torchrun --nproc-per-node 8 --nnodes 4 pretrain_gpt.py --tensor-model-parallel-size {tp} --num-layers 32"
+
+    def test_its_command_says_which_groups_leave_a_node(self, run):
+        out = run("check", self.JOB.format(tp=16)).out
+        assert "on 4x8: 4 nodes, 32 devices (4 nodes × 8 processes of the launcher)" in out
+        assert "RA172" in out
+        assert "RA172" not in run("check", self.JOB.format(tp=8)).out
+        assert "启动器的 4 个节点" in run("check", self.JOB.format(tp=8), "--lang", "zh").out
+
+    def test_nodes_given_win_and_a_contradiction_is_found(self, run):
+        line = self.JOB.replace("node 8", "node 4").format(tp=8)
+        out = run("check", line, "--nodes", "16x8").out
+        assert "RA174" in out
+        assert "starts 4 processes on a node, and 16x8 has 8 devices on each" in out
+        assert "RA172" in out
+        assert "stay on one node: tp" not in out
+        assert "RA174" not in run("check", line, "--nodes", "16x4").out
+        assert "RA174" not in run("check", line, "--nodes", "16x8", "-n", "64").out
+        where = run("where", "4", line, "--nodes", "16x8", "--json").out
+        assert '"local_rank": 0' in where
+
+    @pytest.mark.parametrize(
+        ("asked", "before", "found"),
+        [
+            ("--nodes=16", "srun ", "#SBATCH asks for 16 nodes, and the launcher starts on 4"),
+            ("--ntasks-per-node=8", "srun ", "Slurm starts 8 tasks on a node, and each of them is a launcher of 8"),
+            ("--ntasks-per-node=8", "", None),
+            ("--ntasks-per-node=1", "srun ", None),
+            ("--nodes=4", "srun ", None),
+        ],
+    )
+    def test_slurm_and_the_launcher_say_the_same(self, tmp_path, asked, before, found):
+        text = f"#!/bin/bash\n#SBATCH {asked}\n{before}{self.JOB.format(tp=8)}\n"
+        told = [one.message for one in page(tmp_path / "a.slurm", text) if one.code == "RA174"]
+        assert told == [] if found is None else told[0].startswith(found)

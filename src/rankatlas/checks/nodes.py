@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rankatlas.catalogue import said
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import EXPERT_ROLES, ROLES, Numbers
-from rankatlas.cluster import Cluster, Crossing, crossing, differing_places, natural_order, string_order
+from rankatlas.cluster import Cluster, Crossing, crossing, differing_places, natural_order, placed, string_order
 from rankatlas.core import Atlas, Mesh
 
 # Those that talk inside every layer, the most talkative first.
@@ -57,6 +57,7 @@ def devices(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
 
 def leaving(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
     """RA172: groups that talk in every layer and leave a node although they need not."""
+    cluster = placed(cluster, numbers.launched)
     for role, address, found in crossings(numbers, cluster):
         if role not in _INNER or found.count == 0:
             continue
@@ -97,6 +98,14 @@ def _inward(numbers: Numbers, found: Crossing, cluster: Cluster, avoidable: bool
         moved = mesh.reorder(*rest, found.axis)
         return [Fix({"layout": str(moved)}, [str(moved)])] if crossing(moved, found.axis, cluster).count == 0 else []
     return []
+
+
+def launcher(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
+    """RA174: a launcher that starts another number of processes on a node than there are devices."""
+    if numbers.launched is None or cluster.even in (None, numbers.launched[1]):
+        return
+    told = said("placed.devices", each=numbers.launched[1], cluster=str(cluster), devices=cluster.even)
+    yield Finding("RA174", "warning", {"detail": told})
 
 
 def host_order(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:

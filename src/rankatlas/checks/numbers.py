@@ -51,7 +51,7 @@ class Numbers:
     (2, 'mp=2', 16)
     """
 
-    __slots__ = ("axes", "expert", "facts", "format", "layout", "mesh", "notes", "origins", "source")
+    __slots__ = ("axes", "expert", "facts", "format", "launched", "layout", "mesh", "notes", "origins", "source")
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class Numbers:
         axes: Mapping[str, tuple[str, ...]] | None = None,
         notes: Iterable[str] = (),
         origins: Mapping[str, str] | None = None,
+        launched: tuple[int, int] | None = None,
     ) -> None:
         self.facts = {fact.name: fact for fact in facts}
         self.format = format
@@ -74,6 +75,7 @@ class Numbers:
         self.expert = expert
         self.axes = dict(axes or {})
         self.notes = tuple(notes)
+        self.launched = launched
         self.origins = dict(origins or {})
 
     @classmethod
@@ -122,6 +124,7 @@ class Numbers:
             axes=axes,
             notes=job.notes,
             origins=origins,
+            launched=job.launched,
         )
 
     @property

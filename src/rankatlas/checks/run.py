@@ -72,6 +72,7 @@ _OF_LAYOUT: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
 )
 _OF_CLUSTER: tuple[Callable[[Numbers, Cluster], Iterator[Finding]], ...] = (
     nodes.devices,
+    nodes.launcher,
     nodes.leaving,
     nodes.host_order,
 )

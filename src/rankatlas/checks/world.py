@@ -204,13 +204,16 @@ def other_world(note: Said, asked: int | None = None) -> Finding:
 def unread(numbers: Numbers) -> Iterator[Finding]:
     """RA104 for what a reader left out, RA105 for what it wants known, RA109 for options that exclude each other.
 
-    RA100 for a world size that contradicts the source.
+    RA100 for a world size that contradicts the source, RA174 for a launcher that contradicts Slurm.
     """
     for note in numbers.notes:
         if not isinstance(note, Said):
             lost = any(words in note for words in _UNREAD)
         elif note.kind == "exclude":
             yield Finding("RA109", "error", {"names": note.numbers["names"]})
+            continue
+        elif note.kind == "placed":
+            yield Finding("RA174", "warning", {"detail": note})
             continue
         elif note.code == "world.other":
             yield other_world(note)
