@@ -151,3 +151,16 @@ class TestWhereALauncherStarts:
         text = f"#!/bin/bash\n#SBATCH {asked}\n{before}{self.JOB.format(tp=8)}\n"
         told = [one.message for one in page(tmp_path / "a.slurm", text) if one.code == "RA174"]
         assert told == [] if found is None else told[0].startswith(found)
+
+
+class TestTheFirstChange:
+    def test_options_without_quotes_come_first(self, tmp_path):
+        script = tmp_path / "train.sh"
+        options = "--num-layers 30 --pipeline-model-parallel-size 4"
+        script.write_text(f'ARGS="{options}"\ntorchrun --nproc-per-node 8 pretrain_gpt.py $ARGS\n')
+        found = only(check_job(read_config(str(script))), "RA130")
+        first = " ".join(found.fixes[0].lines)
+        assert not set(first) & set("\"'|*")
+        assert any("|" in line for fix in found.fixes for line in fix.lines)
+        script.write_text(script.read_text().replace(options, f"{options} {first}"))
+        assert "RA130" not in codes(check_job(read_config(str(script))))

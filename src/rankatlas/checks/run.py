@@ -168,5 +168,11 @@ def _spelled(finding: Finding, numbers: Numbers) -> Finding:
         return Fix(fix.changes, fix.lines or lines(numbers, fix.changes), instead_of(numbers, fix.changes))
 
     fixes = [fix for fix in map(written, finding.fixes) if sum(map(len, fix.lines)) <= _LONGEST_FIX]
+    fixes.sort(key=_quoted)
     tried = [(written(fix), brings) for fix, brings in finding.tried]
     return finding.with_fixes((fix for fix in fixes if fix.lines), (one for one in tried if one[0].lines))
+
+
+def _quoted(fix: Fix) -> bool:
+    """Whether options hold quotes, which break a script that keeps them in quotes of its own: others come first."""
+    return any(line.startswith("--") and '"' in line for line in fix.lines)
