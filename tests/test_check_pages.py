@@ -2,8 +2,9 @@
 
 import pytest
 
-from rankatlas.checks import check_job
+from rankatlas.checks import Numbers, check_job, check_numbers
 from rankatlas.dialects import read_config
+from rankatlas.job import Fact
 
 quiet = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -164,3 +165,10 @@ class TestTheFirstChange:
         assert any("|" in line for fix in found.fixes for line in fix.lines)
         script.write_text(script.read_text().replace(options, f"{options} {first}"))
         assert "RA130" not in codes(check_job(read_config(str(script))))
+
+    def test_of_two_findings_of_one_code_each_has_its_change(self):
+        facts = {"pp": 1, "virtual_stages": 2, "tp": 1, "sequence_parallel": True}
+        numbers = Numbers((Fact(name, value, "given") for name, value in facts.items()), format="paddlenlp-2.8")
+        found = {one.numbers["name"]: one for one in check_numbers(numbers) if one.code == "RA106"}
+        assert set(found) == {"virtual_stages", "sequence_parallel"}
+        assert dict(found["virtual_stages"].fixes[0].changes) == {"virtual_stages": 1}

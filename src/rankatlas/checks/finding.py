@@ -87,6 +87,10 @@ class Finding:
         """The `message`, `why` or `title` in a language."""
         return filled(words(self.code, lang)[what], self.numbers, lang)
 
+    def is_also(self, other: Finding) -> bool:
+        """Whether another finding is about the same thing: of some codes a page may have several."""
+        return self.code == other.code and self.numbers.get("name") == other.numbers.get("name")
+
     def with_fixes(self, fixes: Iterable[Fix], tried: Iterable[tuple[Fix, list[str]]] = ()) -> Finding:
         """The same finding with other fixes."""
         return Finding(self.code, self.severity, self.numbers, fixes, tried)

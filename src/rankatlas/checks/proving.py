@@ -30,7 +30,7 @@ def proven(finding: Finding, numbers: Numbers, checks: Checks) -> Finding:
     clean, tried = [], []
     for fix in finding.fixes:
         after = list(checks(numbers.changed(fix.changes)))
-        if finding.code in [other.code for other in after]:
+        if any(map(finding.is_also, after)):
             continue
         broken = [code for code in errors_of(after) if code not in before]
         if broken:
@@ -52,7 +52,7 @@ def _pairs(finding: Finding, numbers: Numbers, fix: Fix, before: list[str], chec
             continue
         both = {**fix.changes, **second}
         after = list(checks(numbers.changed(both)))
-        if finding.code in [other.code for other in after] or any(code not in before for code in errors_of(after)):
+        if any(map(finding.is_also, after)) or any(code not in before for code in errors_of(after)):
             continue
         yield Fix(both)
         return
