@@ -172,3 +172,19 @@ class TestTheFirstChange:
         found = {one.numbers["name"]: one for one in check_numbers(numbers) if one.code == "RA106"}
         assert set(found) == {"virtual_stages", "sequence_parallel"}
         assert dict(found["virtual_stages"].fixes[0].changes) == {"virtual_stages": 1}
+
+    def test_a_size_that_mends_other_findings_too_comes_first(self):
+        facts = {"tp": 32, "heads": 40, "ffn": 13680, "dp": 1, "world": 32}
+        numbers = Numbers((Fact(name, value, "given") for name, value in facts.items()), format="megatron-0.16")
+        found = check_numbers(numbers)
+        assert {"RA120", "RA123"} <= set(codes(found))
+        assert dict(only(found, "RA123").fixes[0].changes) == {"tp": 8}
+
+    def test_a_length_that_fits_every_cut_comes_first(self):
+        options = "--tensor-model-parallel-size 8 --context-parallel-size 4 --sequence-parallel --num-layers 8"
+        findings = check_job(read_config(f"pretrain_gpt.py {options} --seq-length 4100", world_size=64))
+        assert only(findings, "RA140").fixes[0].lines == ("--seq-length 4096",)
+        longer = check_job(read_config(f"pretrain_gpt.py {options} --seq-length 4072", world_size=64))
+        for found in longer:
+            for fix in found.fixes[:1] if found.code in ("RA140", "RA145") else ():
+                assert fix.changes["sequence_length"] % 32 == 0

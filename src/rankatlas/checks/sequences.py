@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import lcm
 
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
@@ -89,8 +90,21 @@ def _cut(code: str, numbers: Numbers, axis: str, length: int, chunks: int, split
         "legal": legal,
         "sizes": sizes,
     }
-    fixes = [Fix({"sequence_length": value}) for value in legal]
+    every = lcm(chunks, *_chunks(numbers))  # what fits whatever else cuts the sequence
+    below = length // every * every
+    fitting = dict.fromkeys([*legal, *(value for value in (below, below + every) if value > 0)])
+    fixes = [Fix({"sequence_length": value}) for value in fitting]
     return Finding(code, "error", facts, [*fixes, *(Fix(_smaller(numbers, axis, size)) for size in sizes[-1:])])
+
+
+def _chunks(numbers: Numbers) -> tuple[int, int]:
+    """Into how many pieces context ranks cut a sequence, and those with tensor ranks, where these share it."""
+    cp, split = numbers["cp"], numbers.value("cp_split")
+    balanced = (
+        cp > 1 and (split or ("balanced" if numbers.format.startswith(_BALANCED) else "contiguous")) == "balanced"
+    )
+    cut = cp * numbers["sep"] * (2 if numbers.written("torchtitan") and cp > 1 else 1)
+    return cp * (1 + balanced), cut * (numbers["tp"] if numbers.value("sequence_parallel") is True else 1)
 
 
 def _heads(code: str, severity: str, numbers: Numbers, heads: int) -> Finding:
