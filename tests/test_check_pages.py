@@ -1,5 +1,7 @@
 """One page at a time: findings that do not contradict each other, and changes that somebody would make."""
 
+import re
+
 import pytest
 
 from rankatlas.checks import Numbers, check_job, check_numbers
@@ -188,3 +190,17 @@ class TestTheFirstChange:
         for found in longer:
             for fix in found.fixes[:1] if found.code in ("RA140", "RA145") else ():
                 assert fix.changes["sequence_length"] % 32 == 0
+
+    @pytest.mark.parametrize(("mini", "prompts"), [(250, 1000), (7, 1000), (256, 1000), (100, 90)])
+    def test_batches_of_a_step_that_fit_each_other_at_once(self, tmp_path, mini, prompts):
+        text = VERL.format(strategy="fsdp", sp=2).replace("mini_batch_size: 256", f"mini_batch_size: {mini}")
+        text = text.replace("train_batch_size: 1024", f"train_batch_size: {prompts}")
+        text = text.replace("micro_batch_size_per_gpu: 4", "micro_batch_size_per_gpu: 3").replace("n: 4", "n: 5")
+        batches = ("RA151", "RA161", "RA162")
+        wrong = [one for one in page(tmp_path / "verl.yaml", text) if one.code in batches]
+        assert wrong
+        for line in wrong[0].fixes[0].lines:
+            key, _, value = line.rpartition(".")[2].partition("=")
+            text, count = re.subn(rf"{key}: \d+", f"{key}: {value}", text)
+            assert count == 1
+        assert not [one for one in page(tmp_path / "verl.yaml", text) if one.code in batches]
