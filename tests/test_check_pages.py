@@ -20,6 +20,10 @@ def codes(findings):
     return [finding.code for finding in findings]
 
 
+def codes_of(answer):
+    return [finding["code"] for finding in answer["findings"]]
+
+
 def only(findings, code):
     (found,) = [finding for finding in findings if finding.code == code]
     return found
@@ -204,3 +208,37 @@ class TestTheFirstChange:
             text, count = re.subn(rf"{key}: \d+", f"{key}: {value}", text)
             assert count == 1
         assert not [one for one in page(tmp_path / "verl.yaml", text) if one.code in batches]
+
+    def test_experts_that_inherit_their_tensor_size_may_stay_on_a_node_without_it(self, run):
+        options = "--tensor-model-parallel-size 8 --num-layers 8 --num-experts 8 --expert-model-parallel-size 8"
+        line = f"pretrain_gpt.py {options} --sequence-parallel"
+        findings = run("check", line, "-n", "64", "--nodes", "8x8", "--json").json["findings"]
+        (found,) = [one for one in findings if one["code"] == "RA172"]
+        assert found["numbers"]["axis"] == "ep"
+        assert found["fixes"][0]["lines"] == ["--expert-tensor-parallel-size 1"]
+        whole = run("check", f"{line} --expert-tensor-parallel-size 1", "-n", "64", "--nodes", "8x8", "--json").json
+        assert "RA172" not in codes_of(whole)
+        given = run("check", f"{line} --expert-tensor-parallel-size 8", "-n", "64", "--nodes", "8x8", "--json").json
+        assert "RA172" not in codes_of(given)  # somebody wants it so
+
+    def test_two_processes_more_come_before_other_sizes(self, tmp_path, run):
+        path = tmp_path / "accelerate.yaml"
+        sizes = {"dp_shard": 4, "dp_replicate": 2, "tp": 4}
+        lines = [f"  parallelism_config_{axis}_size: {size}" for axis, size in sizes.items()]
+        path.write_text("num_processes: 30\nparallelism_config:\n" + "\n".join(lines) + "\n")
+        found = run("check", str(path), "--json").json["findings"][0]
+        assert found["fixes"][0]["lines"] == ["num_processes: 32"], found
+
+    def test_a_pipeline_is_not_offered_as_none(self, run):
+        found = run("check", "pp=16 dp=128 tp=1", "--json", "--model", self.model(61)).json["findings"]
+        assert [one["code"] for one in found] == ["RA130"]
+        assert found[0]["fixes"] == []
+
+    @pytest.fixture(autouse=True)
+    def _models(self, tmp_path):
+        def model(layers):
+            path = tmp_path / "model.json"
+            path.write_text(f'{{"model_type": "llama", "num_hidden_layers": {layers}, "hidden_size": 64}}')
+            return str(path)
+
+        self.model = model

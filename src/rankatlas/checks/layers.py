@@ -16,6 +16,7 @@ _UNEVEN_BY_ITSELF = ("torchtitan", "deepspeed", "accelerate")
 _SPLITS = ("megatron", "rankatlas")  # can be told the layers of every stage
 _COUNTING = ("embedding-and-loss", "loss", "embedding")
 _MOST_STAGES = 1 << 16
+_MOST_SHRUNK = 4  # a pipeline shorter by more than this is another job
 _SHARED_OTHERWISE = ("noted.picture", "noted.deepspeed_pipeline")  # readers' notes: how, is not known here
 
 
@@ -105,7 +106,8 @@ def _fixes(numbers: Numbers, error: PipelineSplitError) -> list[Fix]:
     whole = layers + _counted(numbers)
     rest = numbers["dp"] * stages  # what the data axes and the pipeline have together
     legal = [size for size in divisors_shown(whole // virtual) if whole % (size * virtual) == 0 and rest % size == 0]
-    for size in [size for size in legal if size < stages][-1:] if not told else []:
+    near = [size for size in legal if stages <= _MOST_SHRUNK * size < _MOST_SHRUNK * stages]
+    for size in near[-1:] if not told else []:
         fixes.append(Fix({"pp": size, "dp": rest // size} if says_data(numbers) else {"pp": size}))
     if virtual > 1 and whole % stages == 0:
         fitting = [size for size in divisors_shown(whole // stages) if size < virtual]

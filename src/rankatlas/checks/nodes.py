@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.catalogue import said
+from rankatlas.checks.experts import inherited_size
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import EXPERT_ROLES, ROLES, Numbers
 from rankatlas.cluster import Cluster, Crossing, crossing, differing_places, natural_order, placed, string_order
@@ -64,10 +65,12 @@ def leaving(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
         size, mesh = found.mesh.size(found.axis), found.mesh
         inner = 1
         for other in _INNER[: _INNER.index(role)]:
-            names = ROLES.get(other, ()) + EXPERT_ROLES.get(other, ())
+            names = ROLES.get(other, ()) + EXPERT_ROLES.get("etp" if other == "tp" else other, ())
             inner *= max([mesh.size(axis) for axis in mesh.axes if axis in names], default=1)
         each = cluster.even or 0
         avoidable = bool(each) and each % (inner * size) == 0
+        alone = [] if avoidable or role != "ep" else _without_tensor(numbers, size, each)
+        avoidable = avoidable or bool(alone)
         if not avoidable and role != "tp":
             continue  # it has to; the page tells where it goes
         yield Finding(
@@ -84,8 +87,15 @@ def leaving(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
                 "group": found.first or 0,
                 "ranks": [int(rank) for rank in mesh.groups(found.axis)[found.first or 0].ranks[:8]],
             },
-            _inward(numbers, found, cluster, avoidable),
+            alone or _inward(numbers, found, cluster, avoidable),
         )
+
+
+def _without_tensor(numbers: Numbers, ep: int, each: int) -> list[Fix]:
+    """Experts that are not cut along tp, where nobody asked for it: then ep is innermost and may fit a node."""
+    there, _ = numbers.expert_ranks()
+    fits = numbers["etp"] > 1 and inherited_size(numbers) and bool(each) and each % ep == 0 and there % ep == 0
+    return [Fix({"etp": 1})] if fits else []
 
 
 def _inward(numbers: Numbers, found: Crossing, cluster: Cluster, avoidable: bool) -> list[Fix]:

@@ -147,7 +147,11 @@ def _fitting(finding: Finding, error: WorldSizeError, numbers: Numbers, known: l
             (fix for fix in world.other_sizes(error) if _taken(finding, fix)), numbers, known, _all_of, by_role
         )
     worlds, _ = fitting(of_worlds, numbers, known, _all_of, by_role)
-    return finding.with_fixes([*sizes, *worlds], () if sizes or worlds else tried)
+    asked = {**finding.numbers["sizes"], "world": finding.numbers["world"]}
+    if finding.code == "RA102":
+        asked[finding.numbers["axis"]] = None
+    nearest = sorted([*sizes, *worlds], key=lambda fix: world.changed_sizes(asked, fix.changes))
+    return finding.with_fixes(nearest, () if sizes or worlds else tried)
 
 
 def _taken(finding: Finding, fix: Fix) -> bool:

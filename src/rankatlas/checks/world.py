@@ -111,6 +111,15 @@ def other_sizes(error: WorldSizeError) -> Iterator[Fix]:
         yield Fix(changes)
 
 
+def changed_sizes(asked: Mapping[str, Any], changes: Mapping[str, Any]) -> int:
+    """How many of the sizes asked for a change makes others; one that was left open follows by itself.
+
+    >>> changed_sizes({"tp": 4, "world": 32, "dp": None}, {"world": 40, "tp": 4, "dp": 10})
+    1
+    """
+    return sum(asked.get(name) not in (None, size) for name, size in changes.items())
+
+
 def _taken(factors: str, product: int) -> str:
     """What sizes make together, which needs no word where there is one of them."""
     if "×" not in factors:
@@ -247,7 +256,7 @@ def idle(numbers: Numbers) -> Iterator[Finding]:
     asked = numbers.value("sequence_parallel") is True and numbers.origin("sequence_parallel").startswith("given")
     if asked and numbers["tp"] == 1 and numbers.format.startswith(("megatron", "paddle")):
         facts = {"setting": "sequence_parallel=true", "reason": numbers.label("tp"), "name": "sequence_parallel"}
-        yield Finding("RA106", "warning", facts, [Fix({"sequence_parallel": False})])
+        yield Finding("RA106", "note", facts, [Fix({"sequence_parallel": False})])
     if numbers.get("microbatch_group") and (numbers.get("virtual_stages") or 1) == 1 and numbers.written("megatron"):
         setting = f"microbatch_group={numbers['microbatch_group']}"
         reason = f"virtual_stages={numbers['virtual_stages']}"
