@@ -242,3 +242,19 @@ class TestTheFirstChange:
             return str(path)
 
         self.model = model
+
+
+class TestListsThatAreCut:
+    def test_they_end_with_an_ellipsis(self):
+        facts = {"tp": 3, "heads": 40, "dp": 1, "world": 3}
+        found = only(check_numbers(Numbers(Fact(name, value, "given") for name, value in facts.items())), "RA120")
+        assert found.message.endswith("1, 2, 4, 5, …")
+        assert found.to_dict()["numbers"]["legal"] == [1, 2, 4, 5]
+        facts["heads"] = 5
+        found = only(check_numbers(Numbers(Fact(name, value, "given") for name, value in facts.items())), "RA120")
+        assert found.message.endswith("1, 5")
+
+    def test_sizes_that_other_numbers_rule_out_are_not_said_to_be_all(self):
+        facts = {"tp": 1, "ep": 3, "experts": 128, "dp": 12, "world": 12}
+        found = only(check_numbers(Numbers(Fact(name, value, "given") for name, value in facts.items())), "RA111")
+        assert found.message.endswith("sizes of ep that fit: 1, 2, 4")

@@ -54,7 +54,7 @@ class Finding:
 
     >>> finding = Finding("RA111", "error", {"experts": 10, "ep": 4, "remainder": 2, "legal": [1, 2, 5, 10]})
     >>> finding.message
-    '10 experts cannot be shared evenly by ep=4: 2 are left over; sizes of ep that divide them: 1, 2, 5, 10'
+    '10 experts cannot be shared evenly by ep=4: 2 are left over; sizes of ep that fit: 1, 2, 5, 10'
     """
 
     __slots__ = ("code", "fixes", "numbers", "severity", "tried")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
-from rankatlas.catalogue import Said, said
+from rankatlas.catalogue import Cut, Said, said
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.sizes import divisors
 from rankatlas.derived import PIPELINE_AXES, data_axes
@@ -322,14 +322,11 @@ def divisors_shown(number: int) -> list[int]:
 
 
 def up_to_next(legal: Iterable[int], wanted: int) -> list[int]:
-    """The legal values up to the first one that is not below what was wanted.
+    """The legal values up to the first one that is not below what was wanted; what is left out is told by its type.
 
-    >>> up_to_next([1, 2, 4, 8, 16], 7)
-    [1, 2, 4, 8]
+    >>> up_to_next([1, 2, 4, 8, 16], 7), type(up_to_next([1, 2, 4, 8, 16], 7)).__name__
+    ([1, 2, 4, 8], 'Cut')
     """
-    found = []
-    for value in legal:
-        found.append(value)
-        if value >= wanted:
-            break
-    return found
+    every = list(legal)
+    found = every[: next((place + 1 for place, value in enumerate(every) if value >= wanted), len(every))]
+    return Cut(found) if len(found) < len(every) else found

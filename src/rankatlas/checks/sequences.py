@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import lcm
 
+from rankatlas.catalogue import Cut
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
 from rankatlas.checks.spelling import says_data
@@ -110,9 +111,11 @@ def _chunks(numbers: Numbers) -> tuple[int, int]:
 def _heads(code: str, severity: str, numbers: Numbers, heads: int) -> Finding:
     sep, tp = numbers["sep"], numbers["tp"]
     each = heads // tp
-    legal = [size for size in divisors_shown(each) if size <= 2 * sep]
+    every = divisors_shown(each)
+    legal = [size for size in every if size <= 2 * sep]
     below = [size for size in legal if size < sep and sep % size == 0]
-    facts = {"heads": heads, "each": each, "tp": tp, "size": numbers.label("sep"), "legal": legal}
+    facts = {"heads": heads, "each": each, "tp": tp, "size": numbers.label("sep")}
+    facts["legal"] = Cut(legal) if len(legal) < len(every) else legal
     fixes = [Fix(_smaller(numbers, "sep", size)) for size in below[-1:]] if severity == "error" else []
     return Finding(code, severity, facts, fixes)
 

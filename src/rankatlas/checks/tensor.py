@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankatlas.catalogue import Cut
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown, up_to_next
 from rankatlas.checks.spelling import says_data
@@ -100,14 +101,15 @@ def padded_vocabulary(numbers: Numbers) -> tuple[int, int] | None:
 
 def _facts(numbers: Numbers, name: str, total: int) -> dict[str, object]:
     tp = numbers["tp"]
-    legal = [size for size in divisors_shown(total) if size <= 2 * tp]
+    every = divisors_shown(total)
+    legal = [size for size in every if size <= 2 * tp]
     return {
         "name": name,
         "total": total,
         "tp": tp,
         "size": numbers.label("tp"),
         "remainder": total % tp,
-        "legal": legal,
+        "legal": Cut(legal) if len(legal) < len(every) else legal,
     }
 
 
