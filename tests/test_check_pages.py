@@ -258,3 +258,18 @@ class TestListsThatAreCut:
         facts = {"tp": 1, "ep": 3, "experts": 128, "dp": 12, "world": 12}
         found = only(check_numbers(Numbers(Fact(name, value, "given") for name, value in facts.items())), "RA111")
         assert found.message.endswith("sizes of ep that fit: 1, 2, 4")
+
+
+class TestWhatWasNotRead:
+    @pytest.mark.parametrize(
+        ("options", "code"),
+        [
+            ("--group-query-attention --num-query-groups 4", None),
+            ("--num-attention-heads 32 --num-query-groups 4", "RA105"),
+            ("--foo-parallel-size 4", "RA104"),
+        ],
+    )
+    def test_only_a_name_that_may_be_misspelt_is_called_so(self, options, code):
+        line = f"pretrain_gpt.py --tensor-model-parallel-size 2 --num-layers 8 {options}"
+        found = [one for one in check_job(read_config(line, world_size=8)) if one.code in ("RA104", "RA105")]
+        assert [(one.code, one.severity) for one in found] == ([] if code is None else [(code, "warning")])

@@ -19,6 +19,7 @@ from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 _MOST_NEAR = 3  # divisors tried on either side of a size
 _MOST_SIZES = 512  # combinations of sizes looked at for ones that fit everything
 _SAID_ELSEWHERE = ("seeds.other", "noted.etp")  # by RA181 and RA112
+_MISSPELT = ("unread.near", "unread.setting", "unread.number", "unread.more")  # a name or a value that may be wrong
 _UNREAD = ("not understood", "left out", "ignored", "no effect")  # words of a third party's reader
 
 
@@ -211,13 +212,13 @@ def other_world(note: Said, asked: int | None = None) -> Finding:
 
 
 def unread(numbers: Numbers) -> Iterator[Finding]:
-    """RA104 for what a reader left out, RA105 for what it wants known, RA109 for options that exclude each other.
+    """RA104 for names that a reader left out, RA105 for what else it says, RA109 for options that exclude each other.
 
     RA100 for a world size that contradicts the source, RA174 for a launcher that contradicts Slurm.
     """
     for note in numbers.notes:
         if not isinstance(note, Said):
-            lost = any(words in note for words in _UNREAD)
+            lost = misspelt = any(words in note for words in _UNREAD)
         elif note.kind == "exclude":
             yield Finding("RA109", "error", {"names": note.numbers["names"]})
             continue
@@ -231,7 +232,8 @@ def unread(numbers: Numbers) -> Iterator[Finding]:
             continue
         else:
             lost = note.kind in ("unread", "ignored")
-        yield Finding("RA104" if lost else "RA105", "warning" if lost else "note", {"note": note})
+            misspelt = note.code in _MISSPELT
+        yield Finding("RA104" if misspelt else "RA105", "warning" if lost else "note", {"note": note})
 
 
 def unsharded(numbers: Numbers) -> Iterator[Finding]:
