@@ -39,6 +39,32 @@ def test_what_an_error_calls_legal_is_legal_and_complete(whole, micro, size):
         assert abs(BatchPlan(near, micro, size).global_batch - whole) < micro * size
 
 
+@given(st.integers(1, 600), small, small, small)
+def test_what_is_offered_beside_an_accumulation_is_taken_as_it_is_offered(whole, micro, size, accumulation):
+    assume(whole != micro * size * accumulation)
+    with pytest.raises(BatchError) as caught:
+        BatchPlan(whole, micro, size, accumulation=accumulation)
+    error = caught.value
+    (batch,) = error.legal_global_batches
+    assert BatchPlan(batch, micro, size, accumulation=accumulation).global_batch == batch
+    for other in error.legal_data_sizes:
+        assert BatchPlan(whole, micro, other).data_size == other
+    for other in error.legal_micro_batches:
+        assert BatchPlan(whole, other, size).micro_batch == other
+    kept, _, left_out = str(error).partition("\n")[2].partition("\n")
+    offers = dict(part.removeprefix("the ").rsplit(" ", 1) for part in kept.partition(": ")[2].split("; "))
+    assert str(batch) == offers.pop("global batch")
+    for name, offer in offers.items():
+        changed = {"micro batch": (whole, int(offer), size), "dp": (whole, micro, int(offer))}[name]
+        assert BatchPlan(*changed, accumulation=accumulation).global_batch == whole
+    assert ("micro batch" in offers) is (whole % (size * accumulation) == 0)
+    assert ("dp" in offers) is (whole % (micro * accumulation) == 0)
+    if left_out.startswith("the accumulation that fits is "):
+        assert BatchPlan(whole, micro, size, accumulation=int(left_out.rpartition(" ")[2]))
+    else:
+        assert "accumulation left out" in left_out
+
+
 def test_another_accumulation_than_the_one_that_follows():
     with refused(BatchError, "accumulation 4", "accumulation that fits is 2", product=32, remainder=0, accumulation=4):
         BatchPlan(16, 2, 4, accumulation=4)

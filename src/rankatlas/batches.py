@@ -20,8 +20,8 @@ class BatchPlan:
     All sizes are in samples.  `accumulation`, when given, must be the one that follows; `along` is what the data ranks
     differ along, as messages call it.  Cost: O(1).
 
-    Raises BatchError, listing what would be legal, when `global_batch` is not micro_batch × accumulation × data_size;
-    SizeError (a number below 1), SizeTypeError (no integer).
+    Raises BatchError, listing what would be legal with the accumulation and without it, when `global_batch` is not
+    micro_batch × accumulation × data_size; SizeError (a number below 1), SizeTypeError (no integer).
 
     >>> plan = BatchPlan(global_batch=16, micro_batch=2, data_size=4)
     >>> plan.accumulation, plan.positions(step=1, micro_step=1, data_rank=3)
@@ -125,13 +125,25 @@ class BatchPlan:
         sizes = _around(whole // micro, size) if whole % micro == 0 else []
         micros = _around(whole // size, micro) if whole % size == 0 else []
         wholes = [near for near in (whole // each * each, (whole // each + 1) * each) if near]
+        if accumulation is not None:
+            wholes = [product]  # the one batch that these make
         lines = [f"global batch {whole} is {relation} {factors}{self._along}={size} = {product}"]
         if whole % each:
             lines[0] += f" (remainder {whole % each})"
+        if accumulation is not None:
+            kept = f"with accumulation {accumulation}: the global batch {product}"
+            for name, others in (("micro batch", size), (self._along, micro)):
+                if whole % (others * accumulation) == 0:
+                    kept += f"; {name} {whole // (others * accumulation)}"
+            lines.append(f"legal {kept}")
+        if whole % each == 0:
+            lines.append(f"the accumulation that fits is {whole // each}")
+        elif accumulation is None:
             lines.append(f"legal global batches next to it: {_listed(wholes)}; legal {self._along}: {_listed(sizes)}")
             lines.append(f"legal micro batches for {self._along}={size}: {_listed(micros)}")
         else:
-            lines.append(f"the accumulation that fits is {whole // each}")
+            other = f"; micro batches for {self._along}={size}: {_listed(micros)}"
+            lines.append(f"legal with the accumulation left out: {self._along} {_listed(sizes)}{other}")
         return BatchError(
             "\n".join(lines),
             global_batch=whole,

@@ -223,6 +223,17 @@ class Crossing:
         return len(dict.fromkeys(self.cluster.node(rank) for rank in ranks[:4096]))
 
 
+def placed(cluster: Cluster, launched: tuple[int, int] | None) -> Cluster:
+    """Where ranks really stand: a launcher lays as many on every node as it starts there, whatever devices there are.
+
+    >>> str(placed(Cluster.of(16, 8), (4, 4))), str(placed(Cluster.of(16, 8), None))
+    ('16x4', '16x8')
+    """
+    if launched is None or cluster.even is None or 0 < len(cluster.hosts) < launched[0]:
+        return cluster
+    return Cluster.of(max(cluster.nodes, launched[0]), launched[1], cluster.hosts)
+
+
 def crossing(mesh: Mesh, axis: str, cluster: Cluster) -> Crossing:
     """The groups of `mesh` along `axis` that leave a node.  Cost: O(1) for the usual sizes, whatever the world.
 

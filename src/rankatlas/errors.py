@@ -169,8 +169,9 @@ class BatchError(InputError):
     """A global batch that is not micro batch × accumulation × data size.
 
     `product` is what the factors make (without an accumulation: of one micro-step), `remainder` what micro batch × data
-    size leaves over; `legal_global_batches` lie next to the given one, `legal_micro_batches` and `legal_data_sizes` go
-    up to the next one above it, each with the other factors kept.
+    size leaves over.  `legal_global_batches` lie next to the given one; with an accumulation it is the one that the
+    factors make.  `legal_micro_batches` and `legal_data_sizes` go up to the next one above, each with the other factors
+    kept and the accumulation left out.
     """
 
     global_batch: int

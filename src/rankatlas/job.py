@@ -80,6 +80,7 @@ class Job:
     the format calls them, and one that is neither given nor has a default is absent.
     `places` says where ranks run, rank → its `host`, `local_rank` and, of recorded jobs, `device`; `kinds` which groups
     a recorded job made, plain data.
+    `launched` are the nodes and the processes on each that a launcher starts, None where it does not say so.
     `notes` are sentences about what was given and could not be understood, or was understood in one of several
     possible ways; a reader never keeps such a thing to itself.
 
@@ -87,7 +88,7 @@ class Job:
     Mesh(dp=8)
     """
 
-    __slots__ = ("facts", "format", "kinds", "layout", "notes", "places", "seed", "settings", "source")
+    __slots__ = ("facts", "format", "kinds", "launched", "layout", "notes", "places", "seed", "settings", "source")
 
     def __init__(
         self,
@@ -101,6 +102,7 @@ class Job:
         kinds: Iterable[Mapping[str, Any]] = (),
         seed: int | None = None,
         settings: Iterable[Fact] = (),
+        launched: tuple[int, int] | None = None,
     ) -> None:
         self.layout = layout
         self.format = format
@@ -110,6 +112,7 @@ class Job:
         self.places = {} if places is None else places
         self.kinds = tuple(kinds)
         self.seed = seed
+        self.launched = launched
         self.settings = MappingProxyType({fact.name: fact for fact in settings})
 
     def __repr__(self) -> str:

@@ -124,6 +124,16 @@ def in_language(text: str, lang: str) -> str:
     return text.told(lang) if isinstance(text, Said) else text
 
 
+class Cut(list):  # type: ignore[type-arg]
+    """The beginning of a list, which sentences end with an ellipsis.
+
+    >>> filled("{few}", {"few": Cut([1, 2])})
+    '1, 2, …'
+    """
+
+    __slots__ = ()
+
+
 def sentence_of(error: Exception) -> str:
     """What an error says first: the sentence it was made of, which can be told in any language, else its first line.
 
@@ -156,7 +166,7 @@ class _Shown(dict[str, str]):
 def _shown(value: Any, lang: str) -> str:
     if isinstance(value, (list, tuple)):
         few = ", ".join(_shown(item, lang) for item in value[:_MOST_LISTED])
-        return f"{few}, …" if len(value) > _MOST_LISTED else few or "-"
+        return f"{few}, …" if few and (len(value) > _MOST_LISTED or isinstance(value, Cut)) else few or "-"
     if type(value) is int and value.bit_length() <= 256:
         return f"{value:,}" if value >= 10**5 else str(value)
     return in_language(value, lang) if isinstance(value, str) else shown(value)

@@ -7,6 +7,7 @@ from math import lcm
 
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown, up_to_next
+from rankatlas.checks.roles import both_batches
 
 
 def product(numbers: Numbers) -> Iterator[Finding]:
@@ -69,7 +70,7 @@ def remainder(numbers: Numbers) -> Iterator[Finding]:
     fixes = [Fix({"global_batch": value}) for value in batches]
     smaller = [] if micro is None or batch % data else [size for size in divisors_shown(batch // data) if size < micro]
     fixes += [Fix({"micro_batch": size}) for size in smaller[-1:]]
-    yield Finding("RA151", "error", facts, fixes)
+    yield Finding("RA151", "error", facts, [*fixes, *both_batches(numbers)])
 
 
 def _data(numbers: Numbers) -> str:

@@ -50,13 +50,17 @@ def ranks(numbers: Numbers) -> Iterator[Finding]:
     )
 
 
+def inherited_size(numbers: Numbers) -> bool:
+    """Whether the tensor size of experts came from elsewhere, because nobody gave it."""
+    return any(word in numbers.origin("etp") for word in _INHERITED)
+
+
 def _block(numbers: Numbers) -> str:
     """The ranks of one set of experts, and where its tensor size came from if nobody gave it."""
     ep, etp = numbers["ep"], numbers["etp"]
     if etp == 1:
         return f"ep={ep}"
-    inherited = any(word in numbers.origin("etp") for word in _INHERITED)
-    return said("block.inherited" if inherited else "block.plain", ep=ep, etp=etp, ranks=ep * etp)
+    return said("block.inherited" if inherited_size(numbers) else "block.plain", ep=ep, etp=etp, ranks=ep * etp)
 
 
 def count(numbers: Numbers) -> Iterator[Finding]:
@@ -80,7 +84,7 @@ def inherited(numbers: Numbers) -> Iterator[Finding]:
     """RA112: etp was not given and took the value of tp."""
     ep, etp = numbers["ep"], numbers["etp"]
     origin = numbers.origin("etp")
-    if ep == 1 or etp == 1 or etp != numbers["tp"] or not any(word in origin for word in _INHERITED):
+    if ep == 1 or etp == 1 or etp != numbers["tp"] or not inherited_size(numbers):
         return
     there, _ = numbers.expert_ranks()
     if there % (ep * etp):

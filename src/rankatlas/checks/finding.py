@@ -54,7 +54,7 @@ class Finding:
 
     >>> finding = Finding("RA111", "error", {"experts": 10, "ep": 4, "remainder": 2, "legal": [1, 2, 5, 10]})
     >>> finding.message
-    '10 experts cannot be shared evenly by ep=4: 2 are left over; sizes of ep that divide them: 1, 2, 5, 10'
+    '10 experts cannot be shared evenly by ep=4: 2 are left over; sizes of ep that fit: 1, 2, 5, 10'
     """
 
     __slots__ = ("code", "fixes", "numbers", "severity", "tried")
@@ -86,6 +86,10 @@ class Finding:
     def told(self, what: str, lang: str = "en") -> str:
         """The `message`, `why` or `title` in a language."""
         return filled(words(self.code, lang)[what], self.numbers, lang)
+
+    def is_also(self, other: Finding) -> bool:
+        """Whether another finding is about the same thing: of some codes a page may have several."""
+        return self.code == other.code and self.numbers.get("name") == other.numbers.get("name")
 
     def with_fixes(self, fixes: Iterable[Fix], tried: Iterable[tuple[Fix, list[str]]] = ()) -> Finding:
         """The same finding with other fixes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankatlas.catalogue import Said, sentence_of
+from rankatlas.catalogue import Said, said, sentence_of
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
 from rankatlas.checks.spelling import says_data
@@ -16,6 +16,7 @@ _UNEVEN_BY_ITSELF = ("torchtitan", "deepspeed", "accelerate")
 _SPLITS = ("megatron", "rankatlas")  # can be told the layers of every stage
 _COUNTING = ("embedding-and-loss", "loss", "embedding")
 _MOST_STAGES = 1 << 16
+_MOST_SHRUNK = 4  # a pipeline shorter by more than this is another job
 _SHARED_OTHERWISE = ("noted.picture", "noted.deepspeed_pipeline")  # readers' notes: how, is not known here
 
 
@@ -105,7 +106,8 @@ def _fixes(numbers: Numbers, error: PipelineSplitError) -> list[Fix]:
     whole = layers + _counted(numbers)
     rest = numbers["dp"] * stages  # what the data axes and the pipeline have together
     legal = [size for size in divisors_shown(whole // virtual) if whole % (size * virtual) == 0 and rest % size == 0]
-    for size in [size for size in legal if size < stages][-1:] if not told else []:
+    near = [size for size in legal if stages <= _MOST_SHRUNK * size < _MOST_SHRUNK * stages]
+    for size in near[-1:] if not told else []:
         fixes.append(Fix({"pp": size, "dp": rest // size} if says_data(numbers) else {"pp": size}))
     if virtual > 1 and whole % stages == 0:
         fitting = [size for size in divisors_shown(whole // stages) if size < virtual]
@@ -189,18 +191,20 @@ def interleaving(numbers: Numbers) -> Iterator[Finding]:
     if virtual == 1 or stages == 1 or micro_batches is None or _fills(micro_batches, group, stages):
         return
     batch, each = numbers.get("global_batch"), (numbers.get("micro_batch") or 1) * numbers["dp"]
-    near = [] if batch is None else _filling(batch // each, group, stages)
+    near = _filling(micro_batches, group, stages)
+    steps = batch is None or (numbers.get("accumulation") is not None and not numbers.computed("accumulation"))
     facts = {
         "micro_batches": micro_batches,
         "stages": stages,
         "group": group,
         "remainder": micro_batches % group,
-        "legal": [size * each for size in near],
+        "legal": near if steps else [size * each for size in near],
+        "what": said("batch.steps" if steps else "batch.whole"),
     }
-    fixes = [Fix({"virtual_stages": 1})]
+    fixes = [Fix({"accumulation": size} if steps else {"global_batch": size * each}) for size in near]
     if group != stages:
         fixes.append(Fix({"microbatch_group": stages}))
-    fixes += [Fix({"global_batch": size * each}) for size in near]
+    fixes.append(Fix({"virtual_stages": 1}))
     severity = "error" if numbers.format.startswith(("megatron", "paddle")) else "warning"
     yield Finding("RA132", severity, facts, fixes)
 
@@ -229,8 +233,11 @@ def few_micro_batches(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _micro_batches(numbers: Numbers) -> int | None:
+    """The micro-batches of a step: those given, whatever a global batch beside them makes (RA150 is about it)."""
+    if numbers.get("accumulation") is not None:
+        return numbers.get("accumulation")
     batch, micro = numbers.get("global_batch"), numbers.get("micro_batch")
     if batch is not None and micro is not None:
         each = micro * numbers["dp"]
         return batch // each if batch % each == 0 else None
-    return numbers.get("accumulation")
+    return None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankatlas.catalogue import said
+from rankatlas.checks.experts import inherited_size
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import EXPERT_ROLES, ROLES, Numbers
-from rankatlas.cluster import Cluster, Crossing, crossing, differing_places, natural_order, string_order
+from rankatlas.cluster import Cluster, Crossing, crossing, differing_places, natural_order, placed, string_order
 from rankatlas.core import Atlas, Mesh
 
 # Those that talk inside every layer, the most talkative first.
@@ -57,16 +58,19 @@ def devices(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
 
 def leaving(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
     """RA172: groups that talk in every layer and leave a node although they need not."""
+    cluster = placed(cluster, numbers.launched)
     for role, address, found in crossings(numbers, cluster):
         if role not in _INNER or found.count == 0:
             continue
         size, mesh = found.mesh.size(found.axis), found.mesh
         inner = 1
         for other in _INNER[: _INNER.index(role)]:
-            names = ROLES.get(other, ()) + EXPERT_ROLES.get(other, ())
+            names = ROLES.get(other, ()) + EXPERT_ROLES.get("etp" if other == "tp" else other, ())
             inner *= max([mesh.size(axis) for axis in mesh.axes if axis in names], default=1)
         each = cluster.even or 0
         avoidable = bool(each) and each % (inner * size) == 0
+        alone = [] if avoidable or role != "ep" else _without_tensor(numbers, size, each)
+        avoidable = avoidable or bool(alone)
         if not avoidable and role != "tp":
             continue  # it has to; the page tells where it goes
         yield Finding(
@@ -83,8 +87,15 @@ def leaving(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
                 "group": found.first or 0,
                 "ranks": [int(rank) for rank in mesh.groups(found.axis)[found.first or 0].ranks[:8]],
             },
-            _inward(numbers, found, cluster, avoidable),
+            alone or _inward(numbers, found, cluster, avoidable),
         )
+
+
+def _without_tensor(numbers: Numbers, ep: int, each: int) -> list[Fix]:
+    """Experts that are not cut along tp, where nobody asked for it: then ep is innermost and may fit a node."""
+    there, _ = numbers.expert_ranks()
+    fits = numbers["etp"] > 1 and inherited_size(numbers) and bool(each) and each % ep == 0 and there % ep == 0
+    return [Fix({"etp": 1})] if fits else []
 
 
 def _inward(numbers: Numbers, found: Crossing, cluster: Cluster, avoidable: bool) -> list[Fix]:
@@ -97,6 +108,14 @@ def _inward(numbers: Numbers, found: Crossing, cluster: Cluster, avoidable: bool
         moved = mesh.reorder(*rest, found.axis)
         return [Fix({"layout": str(moved)}, [str(moved)])] if crossing(moved, found.axis, cluster).count == 0 else []
     return []
+
+
+def launcher(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:
+    """RA174: a launcher that starts another number of processes on a node than there are devices."""
+    if numbers.launched is None or cluster.even in (None, numbers.launched[1]):
+        return
+    told = said("placed.devices", each=numbers.launched[1], cluster=str(cluster), devices=cluster.even)
+    yield Finding("RA174", "warning", {"detail": told})
 
 
 def host_order(numbers: Numbers, cluster: Cluster) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
-from rankatlas.catalogue import Said, said
+from rankatlas.catalogue import Cut, Said, said
 from rankatlas.core import Atlas, Mesh
 from rankatlas.core.sizes import divisors
 from rankatlas.derived import PIPELINE_AXES, data_axes
@@ -51,7 +51,7 @@ class Numbers:
     (2, 'mp=2', 16)
     """
 
-    __slots__ = ("axes", "expert", "facts", "format", "layout", "mesh", "notes", "origins", "source")
+    __slots__ = ("axes", "expert", "facts", "format", "launched", "layout", "mesh", "notes", "origins", "source")
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class Numbers:
         axes: Mapping[str, tuple[str, ...]] | None = None,
         notes: Iterable[str] = (),
         origins: Mapping[str, str] | None = None,
+        launched: tuple[int, int] | None = None,
     ) -> None:
         self.facts = {fact.name: fact for fact in facts}
         self.format = format
@@ -74,6 +75,7 @@ class Numbers:
         self.expert = expert
         self.axes = dict(axes or {})
         self.notes = tuple(notes)
+        self.launched = launched
         self.origins = dict(origins or {})
 
     @classmethod
@@ -122,6 +124,7 @@ class Numbers:
             axes=axes,
             notes=job.notes,
             origins=origins,
+            launched=job.launched,
         )
 
     @property
@@ -150,6 +153,11 @@ class Numbers:
     def origin(self, name: str) -> str:
         """Where the number came from, "" where there is none."""
         return self.facts[name].origin if name in self.facts else ""
+
+    def computed(self, name: str) -> bool:
+        """Whether a reader made the number of others, so that it changes along with them."""
+        origin = self.origin(name)
+        return isinstance(origin, Said) and origin.code in (*_DERIVED, *_STEPS)
 
     def told(self, *names: str) -> str:
         """Where an axis came from: what is known under the first of these names, else what the source's format says."""
@@ -314,14 +322,11 @@ def divisors_shown(number: int) -> list[int]:
 
 
 def up_to_next(legal: Iterable[int], wanted: int) -> list[int]:
-    """The legal values up to the first one that is not below what was wanted.
+    """The legal values up to the first one that is not below what was wanted; what is left out is told by its type.
 
-    >>> up_to_next([1, 2, 4, 8, 16], 7)
-    [1, 2, 4, 8]
+    >>> up_to_next([1, 2, 4, 8, 16], 7), type(up_to_next([1, 2, 4, 8, 16], 7)).__name__
+    ([1, 2, 4, 8], 'Cut')
     """
-    found = []
-    for value in legal:
-        found.append(value)
-        if value >= wanted:
-            break
-    return found
+    every = list(legal)
+    found = every[: next((place + 1 for place, value in enumerate(every) if value >= wanted), len(every))]
+    return Cut(found) if len(found) < len(every) else found

@@ -23,20 +23,24 @@ def errors_of(findings: Iterable[Finding]) -> list[str]:
 def proven(finding: Finding, numbers: Numbers, checks: Checks) -> Finding:
     """The finding with those of its changes that make it go away and bring no error that was not there before.
 
+    Those that leave the fewest other findings come first, else they stay in their order.
     Where none does, changes of two kinds are tried: one of its own, and one that puts right what that one breaks.
     Where these do not help either, none is offered, and `tried` says what each would bring.
     """
     before = [*errors_of(checks(numbers)), finding.code]
     clean, tried = [], []
+    left: dict[int, int] = {}
     for fix in finding.fixes:
         after = list(checks(numbers.changed(fix.changes)))
-        if finding.code in [other.code for other in after]:
+        if any(map(finding.is_also, after)):
             continue
         broken = [code for code in errors_of(after) if code not in before]
         if broken:
             tried.append((fix, broken))
         else:
+            left[id(fix)] = sum(other.severity != "note" for other in after)
             clean.append(fix)
+    clean.sort(key=lambda fix: left[id(fix)])
     if not clean:
         clean = [pair for fix, broken in tried[:_MOST_TRIED] for pair in _pairs(finding, numbers, fix, before, checks)]
     return finding.with_fixes(clean[:_MOST_OFFERED] if tried else clean, () if clean else tried[:_MOST_TRIED])
@@ -52,7 +56,7 @@ def _pairs(finding: Finding, numbers: Numbers, fix: Fix, before: list[str], chec
             continue
         both = {**fix.changes, **second}
         after = list(checks(numbers.changed(both)))
-        if finding.code in [other.code for other in after] or any(code not in before for code in errors_of(after)):
+        if any(map(finding.is_also, after)) or any(code not in before for code in errors_of(after)):
             continue
         yield Fix(both)
         return

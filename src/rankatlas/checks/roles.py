@@ -66,7 +66,7 @@ def samples(numbers: Numbers) -> Iterator[Finding]:
     micro, data = numbers["micro_batch"], numbers["dp"]
     if each == data * micro and batch % data == 0:
         fixes += [Fix({"micro_batch": size}) for size in divisors_shown(batch // data) if size < micro][-1:]
-    yield Finding("RA161", "error", facts, fixes)
+    yield Finding("RA161", "error", facts, [*fixes, *both_batches(numbers)])
 
 
 def mini_batches(numbers: Numbers) -> Iterator[Finding]:
@@ -97,7 +97,7 @@ def mini_batches(numbers: Numbers) -> Iterator[Finding]:
         fixes += [Fix({"prompts": value}) for value in _around(prompts, step)]
     refused = numbers.written("verl") and batch > samples and numbers.get("micro_batch") is not None
     severity = "error" if refused else "warning"
-    yield Finding("RA162", severity, facts, fixes)
+    yield Finding("RA162", severity, facts, [*fixes, *both_batches(numbers)])
 
 
 def _taken_at_once(numbers: Numbers) -> tuple[int, str]:
@@ -113,6 +113,33 @@ def _taken_at_once(numbers: Numbers) -> tuple[int, str]:
             return numbers["world"], f"world={numbers['world']}"
         return data * micro, f"dp={data} × micro_batch={micro} = {data * micro}"
     return data, f"dp={data}"
+
+
+def both_batches(numbers: Numbers) -> list[Fix]:
+    """The nearest sizes of a step and of an optimizer step that fit the ranks and each other, where both must change.
+
+    >>> from rankatlas.job import Fact
+    >>> given = {"prompts": 1000, "responses": 5, "global_batch": 1250, "micro_batch": 3, "dp": 8, "world": 24}
+    >>> facts = [Fact(name, size, "given") for name, size in given.items()]
+    >>> [dict(fix.changes) for fix in both_batches(Numbers(facts, format="verl-0.9"))]
+    [{'global_batch': 1200, 'prompts': 960}]
+    """
+    prompts, responses, batch = numbers.get("prompts"), numbers.get("responses") or 1, numbers.get("global_batch")
+    if prompts is None or batch is None:
+        return []
+    unit = numbers["dp"] * (numbers.get("micro_batch") or 1)
+    if numbers.written("verl"):
+        unit = lcm(unit, responses)  # it counts prompts
+    each, _ = _taken_at_once(numbers)
+    found = []
+    for size in _around(batch, unit):
+        step = lcm(size // gcd(size, responses), each // gcd(each, responses))
+        for count in _around(prompts, step):
+            sizes = (("global_batch", batch, size), ("prompts", prompts, count))
+            changes = {name: new for name, old, new in sizes if new != old}
+            far = abs(size - batch) / batch + abs(count - prompts) / prompts
+            found.append((far, changes))
+    return [Fix(changes) for _, changes in sorted(found, key=lambda one: one[0])[:1] if len(changes) == 2]
 
 
 def _around(number: int, step: int) -> list[int]:

@@ -42,6 +42,7 @@ _OF_NUMBERS: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
     experts.bias,
     tensor.divides,
     tensor.head_features,
+    tensor.query_groups,
     tensor.key_value_heads,
     tensor.vocabulary,
     layers.split,
@@ -64,12 +65,14 @@ _OF_NUMBERS: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
 _OF_LAYOUT: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
     world.unread,
     world.sharding,
+    world.unsharded,
     order.differs,
     order.seeds,
     communicators.too_many,
 )
 _OF_CLUSTER: tuple[Callable[[Numbers, Cluster], Iterator[Finding]], ...] = (
     nodes.devices,
+    nodes.launcher,
     nodes.leaving,
     nodes.host_order,
 )
@@ -144,7 +147,11 @@ def _fitting(finding: Finding, error: WorldSizeError, numbers: Numbers, known: l
             (fix for fix in world.other_sizes(error) if _taken(finding, fix)), numbers, known, _all_of, by_role
         )
     worlds, _ = fitting(of_worlds, numbers, known, _all_of, by_role)
-    return finding.with_fixes([*sizes, *worlds], () if sizes or worlds else tried)
+    asked = {**finding.numbers["sizes"], "world": finding.numbers["world"]}
+    if finding.code == "RA102":
+        asked[finding.numbers["axis"]] = None
+    nearest = sorted([*sizes, *worlds], key=lambda fix: world.changed_sizes(asked, fix.changes))
+    return finding.with_fixes(nearest, () if sizes or worlds else tried)
 
 
 def _taken(finding: Finding, fix: Fix) -> bool:
@@ -165,5 +172,11 @@ def _spelled(finding: Finding, numbers: Numbers) -> Finding:
         return Fix(fix.changes, fix.lines or lines(numbers, fix.changes), instead_of(numbers, fix.changes))
 
     fixes = [fix for fix in map(written, finding.fixes) if sum(map(len, fix.lines)) <= _LONGEST_FIX]
+    fixes.sort(key=_quoted)
     tried = [(written(fix), brings) for fix, brings in finding.tried]
     return finding.with_fixes((fix for fix in fixes if fix.lines), (one for one in tried if one[0].lines))
+
+
+def _quoted(fix: Fix) -> bool:
+    """Whether options hold quotes, which break a script that keeps them in quotes of its own: others come first."""
+    return any(line.startswith("--") and '"' in line for line in fix.lines)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import lcm
 
+from rankatlas.catalogue import Cut
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown
 from rankatlas.checks.spelling import says_data
 
 _BALANCED = ("megatron", "torchtitan", "nemo", "paddle")  # each context rank takes a chunk and its mirror image
+# Fills what it packs up to what its ranks share: `ulysses_pad_and_slice_inputs` in verl/utils/ulysses.py,
+# `preprocess_packed_seqs` in verl/models/mcore/util.py (0.9).
+_FILLS_UP = ("verl",)
 
 
 def context(numbers: Numbers) -> Iterator[Finding]:
@@ -19,7 +24,7 @@ def context(numbers: Numbers) -> Iterator[Finding]:
     >>> next(context(Numbers(facts))).numbers["legal"]
     [4096, 4112]
     """
-    cp, length = numbers["cp"], numbers.get("sequence_length")
+    cp, length = numbers["cp"], _length(numbers)
     if cp == 1 or length is None:
         return
     split = numbers.value("cp_split") or ("balanced" if numbers.format.startswith(_BALANCED) else "contiguous")
@@ -40,7 +45,7 @@ def tensor(numbers: Numbers) -> Iterator[Finding]:
     >>> next(tensor(Numbers(Fact(name, value, "given") for name, value in given.items()))).numbers["legal"]
     [4096, 4104]
     """
-    tp, length = numbers["tp"], numbers.get("sequence_length")
+    tp, length = numbers["tp"], _length(numbers)
     if tp == 1 or length is None or numbers.value("sequence_parallel") is not True:
         return
     cut = numbers["cp"] * numbers["sep"]
@@ -55,7 +60,7 @@ def ulysses(numbers: Numbers) -> Iterator[Finding]:
     sep, tp = numbers["sep"], numbers["tp"]
     if sep == 1:
         return
-    length = numbers.get("sequence_length")
+    length = _length(numbers)
     if length is not None and length % sep:
         yield _cut("RA141", numbers, "sep", length, sep, "contiguous")
     heads, shared = numbers.get("heads"), numbers.get("kv_heads")
@@ -65,6 +70,11 @@ def ulysses(numbers: Numbers) -> Iterator[Finding]:
         yield _heads("RA143", "error", numbers, shared)
     elif shared is not None and shared % tp == 0 and shared // tp < sep:
         yield _heads("RA144", "note", numbers, shared)
+
+
+def _length(numbers: Numbers) -> int | None:
+    """The tokens that are cut as they are, None where there is no number or the framework fills them up."""
+    return None if numbers.format.startswith(_FILLS_UP) else numbers.get("sequence_length")
 
 
 def _cut(code: str, numbers: Numbers, axis: str, length: int, chunks: int, split: str) -> Finding:
@@ -81,16 +91,31 @@ def _cut(code: str, numbers: Numbers, axis: str, length: int, chunks: int, split
         "legal": legal,
         "sizes": sizes,
     }
-    fixes = [Fix({"sequence_length": value}) for value in legal]
+    every = lcm(chunks, *_chunks(numbers))  # what fits whatever else cuts the sequence
+    below = length // every * every
+    fitting = dict.fromkeys([*legal, *(value for value in (below, below + every) if value > 0)])
+    fixes = [Fix({"sequence_length": value}) for value in fitting]
     return Finding(code, "error", facts, [*fixes, *(Fix(_smaller(numbers, axis, size)) for size in sizes[-1:])])
+
+
+def _chunks(numbers: Numbers) -> tuple[int, int]:
+    """Into how many pieces context ranks cut a sequence, and those with tensor ranks, where these share it."""
+    cp, split = numbers["cp"], numbers.value("cp_split")
+    balanced = (
+        cp > 1 and (split or ("balanced" if numbers.format.startswith(_BALANCED) else "contiguous")) == "balanced"
+    )
+    cut = cp * numbers["sep"] * (2 if numbers.written("torchtitan") and cp > 1 else 1)
+    return cp * (1 + balanced), cut * (numbers["tp"] if numbers.value("sequence_parallel") is True else 1)
 
 
 def _heads(code: str, severity: str, numbers: Numbers, heads: int) -> Finding:
     sep, tp = numbers["sep"], numbers["tp"]
     each = heads // tp
-    legal = [size for size in divisors_shown(each) if size <= 2 * sep]
+    every = divisors_shown(each)
+    legal = [size for size in every if size <= 2 * sep]
     below = [size for size in legal if size < sep and sep % size == 0]
-    facts = {"heads": heads, "each": each, "tp": tp, "size": numbers.label("sep"), "legal": legal}
+    facts = {"heads": heads, "each": each, "tp": tp, "size": numbers.label("sep")}
+    facts["legal"] = Cut(legal) if len(legal) < len(every) else legal
     fixes = [Fix(_smaller(numbers, "sep", size)) for size in below[-1:]] if severity == "error" else []
     return Finding(code, severity, facts, fixes)
 

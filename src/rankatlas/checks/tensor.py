@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankatlas.catalogue import Cut
 from rankatlas.checks.finding import Finding, Fix
 from rankatlas.checks.numbers import Numbers, divisors_shown, up_to_next
 from rankatlas.checks.spelling import says_data
@@ -37,6 +38,22 @@ def head_features(numbers: Numbers) -> Iterator[Finding]:
     legal = up_to_next(divisors_shown(hidden), heads)[-2:]
     facts = {"hidden": hidden, "heads": heads, "remainder": hidden % heads, "legal": legal}
     yield Finding("RA126", "error", facts, [Fix({"heads": size}) for size in legal])
+
+
+def query_groups(numbers: Numbers) -> Iterator[Finding]:
+    """RA127: attention heads that are no multiple of the heads of keys and values, whatever the layout.
+
+    >>> from rankatlas.job import Fact
+    >>> next(query_groups(Numbers([Fact("heads", 32, "given"), Fact("kv_heads", 6, "given")]))).numbers["legal"]
+    [4, 8]
+    """
+    heads, total = numbers.get("heads"), numbers.get("kv_heads")
+    if heads is None or total is None or heads % total == 0:
+        return
+    legal = up_to_next(divisors_shown(heads), total)[-2:]
+    facts = {"heads": heads, "kv_heads": total, "remainder": heads % total, "legal": legal}
+    here = numbers.origin("kv_heads").startswith("given")  # and not in the model's own file
+    yield Finding("RA127", "error", facts, [Fix({"kv_heads": size}) for size in legal if here])
 
 
 def key_value_heads(numbers: Numbers) -> Iterator[Finding]:
@@ -84,14 +101,15 @@ def padded_vocabulary(numbers: Numbers) -> tuple[int, int] | None:
 
 def _facts(numbers: Numbers, name: str, total: int) -> dict[str, object]:
     tp = numbers["tp"]
-    legal = [size for size in divisors_shown(total) if size <= 2 * tp]
+    every = divisors_shown(total)
+    legal = [size for size in every if size <= 2 * tp]
     return {
         "name": name,
         "total": total,
         "tp": tp,
         "size": numbers.label("tp"),
         "remainder": total % tp,
-        "legal": legal,
+        "legal": Cut(legal) if len(legal) < len(every) else legal,
     }
 
 

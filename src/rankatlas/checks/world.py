@@ -19,6 +19,7 @@ from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 _MOST_NEAR = 3  # divisors tried on either side of a size
 _MOST_SIZES = 512  # combinations of sizes looked at for ones that fit everything
 _SAID_ELSEWHERE = ("seeds.other", "noted.etp")  # by RA181 and RA112
+_MISSPELT = ("unread.near", "unread.refused", "unread.setting", "unread.number", "unread.more")  # a name or a value that may be wrong
 _UNREAD = ("not understood", "left out", "ignored", "no effect")  # words of a third party's reader
 
 
@@ -109,6 +110,15 @@ def other_sizes(error: WorldSizeError) -> Iterator[Fix]:
             )
     for _, changes in sorted(found, key=lambda one: one[0]):
         yield Fix(changes)
+
+
+def changed_sizes(asked: Mapping[str, Any], changes: Mapping[str, Any]) -> int:
+    """How many of the sizes asked for a change makes others; one that was left open follows by itself.
+
+    >>> changed_sizes({"tp": 4, "world": 32, "dp": None}, {"world": 40, "tp": 4, "dp": 10})
+    1
+    """
+    return sum(asked.get(name) not in (None, size) for name, size in changes.items())
 
 
 def _taken(factors: str, product: int) -> str:
@@ -202,15 +212,18 @@ def other_world(note: Said, asked: int | None = None) -> Finding:
 
 
 def unread(numbers: Numbers) -> Iterator[Finding]:
-    """RA104 for what a reader left out, RA105 for what it wants known, RA109 for options that exclude each other.
+    """RA104 for names that a reader left out, RA105 for what else it says, RA109 for options that exclude each other.
 
-    RA100 for a world size that contradicts the source.
+    RA100 for a world size that contradicts the source, RA174 for a launcher that contradicts Slurm.
     """
     for note in numbers.notes:
         if not isinstance(note, Said):
-            lost = any(words in note for words in _UNREAD)
+            lost = misspelt = any(words in note for words in _UNREAD)
         elif note.kind == "exclude":
             yield Finding("RA109", "error", {"names": note.numbers["names"]})
+            continue
+        elif note.kind == "placed":
+            yield Finding("RA174", "warning", {"detail": note})
             continue
         elif note.code == "world.other":
             yield other_world(note)
@@ -219,12 +232,38 @@ def unread(numbers: Numbers) -> Iterator[Finding]:
             continue
         else:
             lost = note.kind in ("unread", "ignored")
+            misspelt = note.code in _MISSPELT
         severity = "error" if getattr(note, "code", "") == "unread.refused" else "warning" if lost else "note"
-        yield Finding("RA104" if lost else "RA105", severity, {"note": note})
+        yield Finding("RA104" if misspelt else "RA105", severity, {"note": note})
+
+
+def unsharded(numbers: Numbers) -> Iterator[Finding]:
+    """RA106: a sharding degree that Paddle's trainer is given while sharding itself is off.
+
+    Source: `__post_init__` in paddleformers/trainer/training_args.py (1.2), which warns.
+    """
+    mesh = numbers.mesh
+    if mesh is None or not numbers.format.startswith(("paddlenlp", "paddleformers")) or numbers.get("zero_stage"):
+        return
+    size = mesh.size("sharding") if "sharding" in mesh.axes else 1
+    if size > 1 and numbers.told("sharding").startswith("given"):
+        facts = {"setting": f"sharding={size}", "reason": 'sharding=""', "name": "sharding"}
+        yield Finding("RA106", "warning", facts, [Fix({"zero_stage": 1})])
 
 
 def idle(numbers: Numbers) -> Iterator[Finding]:
-    """RA106: settings that change nothing beside the others."""
+    """RA106: settings that change nothing beside the others.
+
+    Megatron turns sequence parallelism off where tp is 1 (validate_args in megatron/training/arguments.py, 0.16).
+    """
+    asked = numbers.value("sequence_parallel") is True and numbers.origin("sequence_parallel").startswith("given")
+    if asked and numbers["tp"] == 1 and numbers.format.startswith(("megatron", "paddle")):
+        facts = {"setting": "sequence_parallel=true", "reason": numbers.label("tp"), "name": "sequence_parallel"}
+        yield Finding("RA106", "note", facts, [Fix({"sequence_parallel": False})])
+    if numbers.get("microbatch_group") and (numbers.get("virtual_stages") or 1) == 1 and numbers.written("megatron"):
+        setting = f"microbatch_group={numbers['microbatch_group']}"
+        reason = f"virtual_stages={numbers['virtual_stages']}"
+        yield Finding("RA106", "warning", {"setting": setting, "reason": reason, "name": "microbatch_group"})
     if numbers["pp"] == 1:
         for name in ("virtual_stages", "first_stage_layers", "last_stage_layers"):
             value = numbers.get(name)

@@ -6,8 +6,16 @@ from typing import Any
 
 import click
 
+from rankatlas.catalogue import said
 from rankatlas.cli.common import print_json, source_options
-from rankatlas.cli.places import cluster_given, cluster_options, devices_offered, read_beside, recorded_cluster
+from rankatlas.cli.places import (
+    cluster_given,
+    cluster_options,
+    devices_offered,
+    launched_cluster,
+    read_beside,
+    recorded_cluster,
+)
 from rankatlas.cli.streams import say
 from rankatlas.errors import ArgumentsError, DegreeError, RankatlasError, WorldSizeError
 from rankatlas.job import Fact
@@ -69,7 +77,11 @@ def command(
             else:
                 numbers = Numbers.of(job, extra)
                 cluster = cluster_given(nodes, hosts, numbers.ranks) or recorded_cluster(job)
+                started = None if cluster else launched_cluster(job)
+                cluster = cluster or started
                 facts = report(numbers, check_numbers(numbers, cluster), cluster, lang)
+                if started is not None:
+                    facts["cluster"]["origin"] = said("launcher.nodes", nodes=started.nodes, each=started.even)
         except RankatlasError as error:
             if len(sources) == 1:
                 raise

@@ -85,10 +85,10 @@ def read_on(
         return job
     if job.places:
         raise InputError(f"{shown(job.source)} says itself where its ranks ran; leave --nodes and --hosts out")
-    from rankatlas.cluster import Places
+    from rankatlas.cluster import Places, placed
 
     ranks = covered(job.layout)[-1].stop
-    job.places = Places(cluster, ranks)
+    job.places = Places(placed(cluster, job.launched), ranks)
     if ranks < cluster.slots:
         idle = said("noted.idle", idle=cluster.slots - ranks, slots=cluster.slots, cluster=str(cluster), ranks=ranks)
         job.notes = (*job.notes, idle)
@@ -110,6 +110,13 @@ def cluster_given(nodes: str | None, hosts: str | None, world_size: int | None) 
     if there.even:
         return Cluster.of(there.nodes, there.even, named)
     return Cluster(there.sizes(), named)
+
+
+def launched_cluster(job: Job) -> Cluster | None:
+    """The nodes that the launcher of a command says it starts processes on, None where it does not."""
+    from rankatlas.cluster import Cluster
+
+    return None if job.launched is None else Cluster.of(*job.launched)
 
 
 def recorded_cluster(job: Job) -> Cluster | None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from rankatlas.catalogue import Said
 from rankatlas.core.description import ATLAS_FORMAT, MESH_FORMAT, layout_from_dict
 from rankatlas.dialects import own, recorded
 from rankatlas.dialects.content import notation_in, options_as_settings, parse, settings
@@ -146,4 +147,17 @@ def _job(
     if name is None:
         raise nothing_in(given)
     found = dialect(name)
-    return with_offer(lambda world: found.read(given.afresh(), release, world), world_size, offered)
+    job = with_offer(lambda world: found.read(given.afresh(), release, world), world_size, offered)
+    job.launched = _launched(given, job.layout.world_size)
+    return job
+
+
+def _launched(given: Given, world: int) -> tuple[int, int] | None:
+    """The nodes and the processes on each that the launcher says; None where it says another number of ranks."""
+    if not isinstance(given.at("launcher.world_size"), int):
+        return None
+    origin = given.origin("launcher.world_size")
+    if not isinstance(origin, Said) or origin.code != "launcher.nodes":
+        return None
+    nodes, each = int(origin.numbers["nodes"]), int(origin.numbers["each"])
+    return (nodes, each) if nodes * each == world else None

@@ -44,12 +44,13 @@ class Launches:
     A script that trains often converts or evaluates afterwards.
     """
 
-    __slots__ = ("_bare", "_count", "_last", "notes")
+    __slots__ = ("_bare", "_count", "_last", "_tasks", "notes")
 
     def __init__(self) -> None:
         self._last: _Launch | None = None
         self._count = 0
         self._bare = False  # whether it was options alone
+        self._tasks = False  # whether srun starts anything
         self.notes: list[str] = []
 
     @property
@@ -60,6 +61,7 @@ class Launches:
     def add(self, items: list[Item]) -> None:
         """The words of a command; nothing where no launcher is among them, or no option."""
         texts = [item.text for item in items if item.text]
+        self._tasks = self._tasks or any(text.rpartition("/")[2] == "srun" for text in texts)
         bare = bool(texts) and bool(OPTION.match(texts[0]))
         if not bare and not any(map(LAUNCHERS.search, texts)):
             return
@@ -112,6 +114,7 @@ class Launches:
                 f"the number of nodes: {nodes} is elastic and may be any from its least to its most",
             )
         world = world_of_launcher({**values, **own}, unresolved, slurm)
+        notes += _placed({**values, **own}, slurm, self._tasks)
         if world is not None:
             values.setdefault("launcher.world_size", world[0])
             origins["launcher.world_size"] = world[1]
@@ -130,6 +133,18 @@ class Launches:
 def _sizes(launch: _Launch) -> bool:
     """Whether an option is one that sets a size in some dialect."""
     return any(name in launch.lines for name in size_names())
+
+
+def _placed(values: Mapping[str, Any], slurm: Mapping[str, int], tasks: bool) -> list[str]:
+    """Where Slurm and the launcher inside it say different numbers of nodes, or both start all processes of a node."""
+    nodes, each = values.get("nnodes"), values.get("nproc_per_node")
+    found = []
+    if type(nodes) is int and slurm.get("nodes", nodes) != nodes:
+        found.append(said("placed.nodes", slurm=slurm["nodes"], nodes=nodes))
+    wanted = values.get("ntasks_per_node", slurm.get("ntasks_per_node"))
+    if tasks and type(each) is int and type(wanted) is int and min(wanted, each) > 1:
+        found.append(said("placed.tasks", tasks=wanted, each=each))
+    return found
 
 
 def _launch(items: list[Item]) -> _Launch:

@@ -12,7 +12,7 @@ from rankatlas.checks import Finding, Numbers
 from rankatlas.checks.layers import split_of
 from rankatlas.checks.nodes import crossings
 from rankatlas.checks.tensor import padded_vocabulary
-from rankatlas.cluster import Cluster
+from rankatlas.cluster import Cluster, placed
 from rankatlas.core import Mesh
 from rankatlas.errors import InputError
 
@@ -54,7 +54,10 @@ def report(
 def translated(facts: dict[str, Any], lang: str) -> dict[str, Any]:
     """The facts of a page with the origins of values and the notes of readers told in a language."""
     rows = [{**row, "origin": in_language(row["origin"], lang)} for row in facts["understood"]]
-    return {**facts, "understood": rows, "notes": [in_language(note, lang) for note in facts["notes"]]}
+    told = {**facts, "understood": rows, "notes": [in_language(note, lang) for note in facts["notes"]]}
+    if "origin" in facts.get("cluster", {}):
+        told["cluster"] = {**facts["cluster"], "origin": in_language(facts["cluster"]["origin"], lang)}
+    return told
 
 
 def _understood(numbers: Numbers, charts: dict[str, Mesh]) -> list[dict[str, Any]]:
@@ -75,7 +78,7 @@ def _understood(numbers: Numbers, charts: dict[str, Mesh]) -> list[dict[str, Any
 
 
 def _cluster(numbers: Numbers, cluster: Cluster) -> dict[str, Any]:
-    crossed = crossings(numbers, cluster)
+    crossed = crossings(numbers, placed(cluster, numbers.launched))
     return {
         "nodes": str(cluster),
         "hosts": cluster.nodes,
@@ -134,6 +137,8 @@ def _cluster_lines(cluster: dict[str, Any], lang: str) -> list[str]:
         return page_words(word, lang).format(**numbers)
 
     lines = [say("nodes", cluster=cluster["nodes"], hosts=f"{cluster['hosts']:,}", slots=f"{cluster['slots']:,}")]
+    if "origin" in cluster:
+        lines[0] += f" ({cluster['origin']})"
     if cluster["inside"]:
         lines.append(say("inside", axes=", ".join(cluster["inside"])))
     if cluster["crossing"]:
