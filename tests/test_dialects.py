@@ -516,9 +516,7 @@ class TestTheMeshThatTorchtitanBuilt:
     def test_one_axis_called_dp(self, tmp_path):
         path = tmp_path / "x.log"
         text = TITAN_LOG.replace("['pp', 'dp_shard', 'cp', 'tp'], [4, 4, 2, 8]", "['dp', 'tp'], [4, 8]")
-        path.write_text(
-            text.replace('_parallel_degree": 4', '_parallel_degree": 1').replace('degree": 2', 'degree": 1')
-        )
+        path.write_text(text.replace('degree": 4', 'degree": 1').replace('degree": 2', 'degree": 1'))
         assert str(read_config(str(path)).layout) == "pp=1 dp_replicate=1 dp_shard=4 cp=1 tp=8"
 
     @pytest.mark.parametrize(
