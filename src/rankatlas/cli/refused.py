@@ -140,8 +140,11 @@ def _dialect(error: RankatlasError, how: Reading, otherwise: str) -> str:
 
 
 def _origin(errors: Sequence[RankatlasError], name: str) -> str:
-    found = [origins[name] for origins in (getattr(error, "origins", {}) for error in errors) if name in origins]
-    return str(found[0]) if found else said("given.plain")
+    for error in errors:
+        origins: dict[str, str] = getattr(error, "origins", {})
+        if name in origins:
+            return origins[name]
+    return said("given.plain")
 
 
 def _without_sizes(finding: Finding) -> Finding:
