@@ -93,3 +93,40 @@ def test_of_several_files_those_that_can_be_read_are_checked(run, tmp_path):
     told = json.loads(run(*arguments, "--json").out)
     assert [(one["ok"], "error" in one) for one in told["sources"]] == [(True, False), (False, False), (False, True)]
     assert run("check", str(paths[1]), "-n", "8").code == 2
+
+
+class TestSeveralMistakesOfVerl:
+    CONFIG = """\
+actor_rollout_ref:
+  actor: {strategy: fsdp, ppo_mini_batch_size: 250, ppo_micro_batch_size_per_gpu: 3, ulysses_sequence_parallel_size: 3}
+  rollout: {name: vllm, n: 5, tensor_model_parallel_size: 6}
+data: {train_batch_size: 1000, max_prompt_length: 1024, max_response_length: 2047}
+trainer: {n_gpus_per_node: 8, nnodes: 4}
+"""
+
+    def told(self, run, tmp_path, config):
+        path = tmp_path / "verl.yaml"
+        path.write_text(config)
+        answer = run("check", str(path), "--json")
+        assert answer.code == 1
+        return answer.json
+
+    def test_the_first_refusal_hides_nothing(self, run, tmp_path):
+        told = self.told(run, tmp_path, self.CONFIG)
+        assert told["format"] == "verl-0.9"
+        assert {"RA107", "RA160", "RA161", "RA151"} <= {one["code"] for one in told["findings"]}
+        rows = {row["name"]: (row["value"], row["origin"]) for row in told["understood"]}
+        keys = "actor_rollout_ref.rollout.tensor_model", "actor_rollout_ref.actor.ulysses_sequence"
+        assert rows["rollout_tp"] == (6, f"given: {keys[0]}_parallel_size")
+        assert rows["sp"] == (3, f"given: {keys[1]}_parallel_size")
+        fixes = json.dumps([one["fixes"] for one in told["findings"] if one["code"] in ("RA107", "RA160")])
+        assert all(f"{key}_parallel_size=" in fixes for key in keys), fixes
+
+    def test_one_of_them(self, run, tmp_path):
+        told = self.told(run, tmp_path, self.CONFIG.replace("ulysses_sequence_parallel_size: 3", "strategy2: x"))
+        assert told["format"] == "verl-0.9"
+        assert "RA160" in {one["code"] for one in told["findings"]}
+
+    def test_a_size_without_a_key_here(self, run, tmp_path):
+        config = self.CONFIG.replace("{strategy: fsdp,", "{strategy: fsdp, fsdp_config: {fsdp_size: 5},")
+        assert self.told(run, tmp_path, config)["format"].startswith("verl")

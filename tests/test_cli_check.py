@@ -118,6 +118,18 @@ class TestPage:
         assert found(run("check", "dp=3", "--nodes", "3x1", "--hosts", "n1,n10,n2", "--json")) == ["RA173"]
         assert found(run("check", "dp=8", "--nodes", "1x4", "--json")) == ["RA170"]
 
+    def test_a_word_that_is_a_file_is_a_host_file(self, run, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "hostfile").write_text("n1 slots=4  # first\nn2 slots=4\n")
+        answer = run("show", "dp=?", "--hosts", "hostfile")
+        assert "8 ranks" in answer.out
+        assert "--hosts hostfile is read as the file of that name" in answer.err
+        assert "n2" in run("where", "5", "dp=8", "--hosts", "hostfile").out
+        assert "hostfile" in run("where", "5", "dp=8", "--hosts", "hostfile,").out
+        assert run("show", "dp=?", "--hosts", "./hostfile").err == ""
+        (tmp_path / "gpu01").mkdir()
+        assert "gpu01" in run("where", "1", "dp=2", "--hosts", "gpu01").out
+
     def test_several_files(self, run, log):
         names = [log("a.log"), log("b.log", batch=9)]
         answer = run("check", *names)

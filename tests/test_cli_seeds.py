@@ -51,12 +51,15 @@ def test_json_tells_the_table_of_the_plan(run, preset, layout):
     facts = json.loads(run(layout, "--preset", preset, "--base", "7", "--json"))
     mesh = Mesh(**{axis: int(size) for axis, size in (item.split("=") for item in layout.split())})
     plan = SeedPlan(7, mesh)
-    assert facts == {
-        "notation": layout,
-        "base": 7,
-        "preset": preset,
-        "streams": plan.table(getattr(plan, preset)().values()),
-    }
+    table = plan.table(getattr(plan, preset)().values())
+    if preset == "megatron":
+        assert facts.pop("offsets")["wanted"] > 0
+        for stream, told in zip(table, facts["streams"]):
+            if "context" not in stream["name"]:  # Megatron-core has none and adds nothing for it
+                del stream["first_seeds"]
+                assert told.pop("scheme").startswith("base")
+                assert told.pop("distinct") <= told["seeds"]
+    assert facts == {"notation": layout, "base": 7, "preset": preset, "streams": table}
 
 
 SOURCES = {
@@ -158,6 +161,28 @@ def test_the_axes_a_scheme_forgets_are_told(run):
     assert out.splitlines()[-1] == "the seed is the same along cp"
     facts = json.loads(run("pp=2 cp=2 dp=2", "--scheme", "base+pp+2*dp; other=10+dp", "--json"))
     assert facts["same_along"] == {"": ["cp"], "other": ["pp", "cp"]}
+
+
+def test_seeds_that_megatron_lets_meet_are_in_its_listing(run):
+    """Two stages and four expert ranks: 100 more for either, so eight streams have five seeds."""
+    layout = "pp=2 edp=2 ep=4 etp=2"
+    lines = run(layout, "--preset", "megatron").splitlines()
+    (row,) = [line for line in lines if line.startswith("expert-parallel-rng ")][:1]
+    assert "10 of 16" in row
+    assert "expert-parallel-rng = base+100*pp+1024+100*ep+etp" in lines
+    one, other = (f"expert-parallel-rng ({places} etp=0)" for places in ("pp=0 ep=1", "pp=1 ep=0"))
+    assert f"{one} and {other} draw the same numbers: seed 2358" in lines
+    facts = json.loads(run(layout, "--preset", "megatron", "--json"))
+    mesh = Mesh(pp=2, edp=2, ep=4, etp=2)
+    places = [mesh.coordinate(rank) for rank in mesh.select(edp=0)]
+    seeds = {1234 + 100 * at.pp + 1024 + 100 * at.ep + at.etp for at in places}
+    (expert,) = [stream for stream in facts["streams"] if stream["name"] == "expert-parallel-rng"]
+    assert (expert["distinct"], expert["seeds"]) == (len(seeds), len(places)) == (10, 16)
+    assert len(facts["offsets"]["collisions"]) == 6
+    assert facts["offsets"]["ok"] is False
+    quiet = run("pp=4 dp=2 tp=8", "--preset", "megatron")
+    assert "meet" not in quiet
+    assert "pp" in run("pp=4194304 dp=2", "--preset", "megatron")
 
 
 def test_an_expert_chart_has_no_stream_of_the_tensor_axis(run):

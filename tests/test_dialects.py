@@ -21,7 +21,7 @@ from rankatlas.dialects.registry import FORMATS
 from rankatlas.dialects.scripts import read_script
 from rankatlas.dialects.writing import write_config
 from rankatlas.errors import ArgumentsError, DegreeError, RankatlasError, SourceError
-from rankatlas.job import SETTINGS
+from rankatlas.job import SETTINGS, Offer
 
 CASES = json.loads(Path(__file__, "../cases/launches.json").resolve().read_text(encoding="utf-8"))
 BLOCK = {
@@ -484,3 +484,51 @@ def test_names_of_both_frameworks_decide_nothing(tmp_path, beside):
     path.write_text(json.dumps({**SIZES, **beside}))
     with pytest.raises(SourceError, match="may be written for Megatron or PaddleFormers"):
         read_config(str(path), world_size=64)
+
+
+BALANCER = "context_parallel_load_balancer"
+TITAN_LOG = """\
+[titan] 10:00:01 - root - INFO - Running with args: {
+ "parallelism": {"context_parallel_degree": 2, "data_parallel_shard_degree": -1, "pipeline_parallel_degree": 4,
+  "tensor_parallel_degree": 8},
+ "training": {"local_batch_size": 8}
+}
+[titan] 10:00:02 - root - INFO - Building 4-D device mesh with ['pp', 'dp_shard', 'cp', 'tp'], [4, 4, 2, 8]
+"""
+
+
+class TestTheMeshThatTorchtitanBuilt:
+    def test_an_older_release_lists_names_and_sizes(self, tmp_path):
+        path = tmp_path / "x.log"
+        path.write_text(TITAN_LOG)
+        job = read_config(str(path))
+        assert str(job.layout) == "pp=4 dp_replicate=1 dp_shard=4 cp=2 tp=8"
+        assert job.notes == ()
+        assert str(read_config(str(path), offered=Offer(128, "--nodes 16x8")).layout) == str(job.layout)
+
+    def test_another_world_is_said_to_be_another(self, tmp_path):
+        path = tmp_path / "x.log"
+        path.write_text(TITAN_LOG)
+        job = read_config(str(path), world_size=128)
+        assert job.layout.size("dp_shard") == 2
+        assert any("is of 256 ranks (given, line 6)" in note for note in job.notes), job.notes
+
+    def test_one_axis_called_dp(self, tmp_path):
+        path = tmp_path / "x.log"
+        text = TITAN_LOG.replace("['pp', 'dp_shard', 'cp', 'tp'], [4, 4, 2, 8]", "['dp', 'tp'], [4, 8]")
+        path.write_text(text.replace('degree": 4', 'degree": 1').replace('degree": 2', 'degree": 1'))
+        assert str(read_config(str(path)).layout) == "pp=1 dp_replicate=1 dp_shard=4 cp=1 tp=8"
+
+    @pytest.mark.parametrize(
+        ("balancer", "split", "origin"),
+        [
+            ({}, "balanced", "default of torchtitan 0.3"),
+            ({BALANCER: None}, "contiguous", f"given: parallelism.{BALANCER}"),
+            ({BALANCER: "ptrr"}, "balanced", f"given: parallelism.{BALANCER}"),
+        ],
+    )
+    def test_where_the_cut_of_sequences_came_from(self, tmp_path, balancer, split, origin):
+        path = tmp_path / "x.json"
+        path.write_text(json.dumps({"parallelism": {"context_parallel_degree": 2, **balancer}}))
+        fact = read_config(str(path), world_size=8).settings["cp_split"]
+        assert (fact.value, fact.origin) == (split, origin)

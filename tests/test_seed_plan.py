@@ -23,6 +23,7 @@ from rankatlas.errors import (
     UnnamedAxisError,
 )
 from rankatlas.seeding import SeedPlan, distributed_seeds
+from rankatlas.seeding.offsets import megatron_families
 from rankatlas.tensors import TensorLayout
 from refusals import refused
 from strategies import axes_of, large_meshes, meshes, ranks_of, small_meshes
@@ -234,6 +235,17 @@ def test_megatron_relates_the_experts_as_its_offsets_do(mesh):
     name = "expert-parallel-rng"
     offsets = sharing(lambda rank: megatron_seeds(mesh.coordinate(rank), 1234)[name], mesh.select())
     assert sharing(SeedPlan(1234, mesh).megatron()[name].seed, mesh.select()) == offsets
+
+
+@pytest.mark.parametrize("mesh", [Mesh(pp=2, dp=2, tp=4), Mesh(pp=3, edp=2, ep=4, etp=2), Mesh(ep=4)], ids=str)
+def test_the_offsets_of_megatron(mesh):
+    families = {one.name: one for one in megatron_families(SeedPlan(7, mesh).megatron(), mesh)}
+    assert families
+    for rank in mesh.select():
+        places = mesh.coordinate(rank)
+        told = {name: family.seed({"base": 7, **places}) for name, family in families.items()}
+        expected = megatron_seeds(places, 7)
+        assert told == {name: expected[name] for name in families}
 
 
 def test_megatron_keeps_apart_what_the_offsets_let_meet():

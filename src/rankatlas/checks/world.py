@@ -19,7 +19,8 @@ from rankatlas.errors import ArgumentsError, DegreeError, WorldSizeError
 _MOST_NEAR = 3  # divisors tried on either side of a size
 _MOST_SIZES = 512  # combinations of sizes looked at for ones that fit everything
 _SAID_ELSEWHERE = ("seeds.other", "noted.etp")  # by RA181 and RA112
-_MISSPELT = ("unread.near", "unread.refused", "unread.setting", "unread.number", "unread.more")  # a name or a value that may be wrong
+# A name or a value that may be wrong.
+_MISSPELT = ("unread.near", "unread.refused", "unread.setting", "unread.number", "unread.more")
 _UNREAD = ("not understood", "left out", "ignored", "no effect")  # words of a third party's reader
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from os.path import exists, isdir
 from typing import Any
 
 import click
 
 from rankatlas.catalogue import said
 from rankatlas.cli.common import covered, read
+from rankatlas.cli.streams import say
 from rankatlas.errors import ClusterError, InputError, NotationError, SourceError, shown
 from rankatlas.job import Job, Offer
 
@@ -31,9 +33,19 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _host_text(ctx: click.Context, param: click.Parameter, hosts: str | None) -> str | None:
-    """The hosts as text: a host file, which may be a pipe, is read once.  Raises SourceError."""
-    if hosts is None or ("/" not in hosts and not hosts.endswith(".txt")):
+    """The hosts as text: a host file, which may be a pipe, is read once.  Raises SourceError.
+
+    A word that is the name of a file is the file, and a note says so where it could be a host as well.
+    """
+    if hosts is None:
+        return None
+    sure = "/" in hosts or hosts.endswith(".txt")
+    if not sure and (not exists(hosts) or isdir(hosts)):
         return hosts
+    if not sure:
+        say(
+            f"note: --hosts {hosts} is read as the file of that name; a host of that name is written {hosts},", err=True
+        )
     from rankatlas.dialects.sources import read_text
 
     return "\n".join(line.partition("#")[0] for line in read_text(hosts).splitlines())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rankatlas.catalogue import Said, said
@@ -21,6 +23,9 @@ _OURS = ("--from", "describe the job as", "no axis of one mesh", "later releases
 _OF_A_LAYOUT = ("inferred from world", "data size", "batch mesh")  # origins of what only a layout has
 _OF_THE_HELP = ("world.other", "noted.etp")  # notes on the world that a source was read for
 _SIZES = ("world", "dp", "pp", "tp", "cp", "sep", "ep", "etp", "rollout_tp")
+_REPLACED = ("ep", "etp", "rollout_tp", "sp")
+_KEY = MappingProxyType({"sp": "sep"})  # a size's name in a chart → the name of its key
+_MOST_ERRORS = 8  # sizes of one source that do not divide
 _LAID_OVER = ("ep", "rollout_tp")  # sizes over ranks that the layout has without them
 
 
@@ -43,7 +48,7 @@ def refused(
     if isinstance(error, ArgumentsError):
         if not error.names or any(words in str(error) for words in _OURS):
             raise error
-        numbers = Numbers([], format=how.format or "training arguments", source=" ".join(words))
+        numbers = Numbers([], format=_dialect(error, how, "training arguments"), source=" ".join(words))
         return report(numbers, [check_refusal(error)], None, lang)
     sizes = dict(error.factors) if isinstance(error, WorldSizeError) else {error.name: error.size}
     for name in _LAID_OVER:
@@ -52,10 +57,14 @@ def refused(
             if job is None and name == "ep":  # their tensor size may not fit either
                 job = _with({"ep": 1, "etp": 1}, words, how)
             if job is not None:
-                return _laid_over(job, sizes, error, extra, lang)
+                return _laid_over(job, sizes, [error], extra, lang)
+    if isinstance(error, DegreeError):
+        job, errors = _without(error, words, how)
+        if job is not None:
+            return _laid_over(job, {one.name: one.size for one in errors}, errors, extra, lang)
     job = _at_another_world(error, words, how.format) if isinstance(error, WorldSizeError) else None
     if job is None:
-        told = how.format or _format_without(sizes, words, how) or "notation"
+        told = _format_without(sizes, words, how) or _dialect(error, how, "notation")
         return report(Numbers([], format=told, source=" ".join(words)), [check_refusal(error)], None, lang)
     numbers = Numbers.of(job, extra)
     others = [finding for finding in check_numbers(numbers) if finding.code.startswith(_OF_ANY_WORLD)]
@@ -72,25 +81,44 @@ def refused(
 
 
 def _laid_over(
-    job: Job, sizes: dict[str, int], error: WorldSizeError | DegreeError, extra: list[Fact], lang: str
+    job: Job, sizes: dict[str, int], errors: Sequence[WorldSizeError | DegreeError], extra: list[Fact], lang: str
 ) -> dict[str, Any]:
-    """The page of the job without the size that does not fit, and what is wrong with that size."""
+    """The page of the job without the sizes that do not fit, and what is wrong with each of them."""
     numbers = Numbers.of(job, extra)
+    origins = {name: _origin(errors, name) for name in sizes}
     for name in ("ep", "etp", "rollout_tp"):
         if name in sizes:
-            numbers.facts[name] = Fact(name, sizes[name], _origin(error, name))
+            numbers.facts[name] = Fact(name, sizes[name], origins[name])
     findings = check_numbers(numbers)
     if not any(finding.code in ("RA110", "RA111", "RA160") for finding in findings):
-        findings.insert(0, check_refusal(error, numbers))
+        findings.insert(0, check_refusal(errors[0], numbers))
+    findings[:0] = [check_refusal(error, numbers) for error in errors[1:]]
     facts = report(numbers, findings, None, lang)
     rows = []
+    left = {name: size for name, size in sizes.items() if name in _REPLACED}
     for row in facts["understood"]:
         axis = row["name"].rpartition(".")[2]
-        if axis in sizes and axis in ("ep", "etp", "rollout_tp"):
-            rows.append({**row, "value": sizes[axis], "origin": _origin(error, axis)})
+        if axis in left:
+            rows.append({**row, "value": left.pop(axis), "origin": origins[axis]})
         elif axis not in ("edp", "efsdp", "expert_data", "moe_sharding") and not row["name"].startswith("rollout."):
             rows.append(row)
+    if "sp" in left:  # an axis that is not there where its size is 1
+        rows.append({"name": "sp", "value": left["sp"], "origin": origins["sp"]})
     return _without_layout(facts, rows, numbers["world"])
+
+
+def _without(error: DegreeError, words: tuple[str, ...], how: Reading) -> tuple[Job | None, list[DegreeError]]:
+    """The job with every size that does not divide its ranks set to 1, and the errors about them, one hiding the next.
+
+    No job where something else is refused as well, or a size is not known by a key.
+    """
+    errors = [error]
+    for _ in range(_MOST_ERRORS):
+        found = _read_with({_KEY.get(one.name, one.name): 1 for one in errors}, words, how)
+        if not isinstance(found, DegreeError):
+            return found, errors
+        errors.append(found)
+    return None, errors
 
 
 def _without_layout(facts: dict[str, Any], rows: list[dict[str, Any]], world: int | None) -> dict[str, Any]:
@@ -106,9 +134,17 @@ def _without_layout(facts: dict[str, Any], rows: list[dict[str, Any]], world: in
     }
 
 
-def _origin(error: RankatlasError, name: str) -> str:
-    origins: dict[str, str] = getattr(error, "origins", {})
-    return origins.get(name, said("given.plain"))
+def _dialect(error: RankatlasError, how: Reading, otherwise: str) -> str:
+    """Whose words a source is in that was refused."""
+    return how.format or str(getattr(error, "dialect", otherwise))
+
+
+def _origin(errors: Sequence[RankatlasError], name: str) -> str:
+    for error in errors:
+        origins: dict[str, str] = getattr(error, "origins", {})
+        if name in origins:
+            return origins[name]
+    return said("given.plain")
 
 
 def _without_sizes(finding: Finding) -> Finding:
@@ -151,10 +187,17 @@ def _format_without(sizes: dict[str, int], words: tuple[str, ...], how: Reading)
 
 def _with(sizes: dict[str, int], words: tuple[str, ...], how: Reading) -> Job | None:
     """The job with these sizes set as its dialect spells them, None where no dialect can read it so."""
+    found = _read_with(sizes, words, how)
+    return found if isinstance(found, Job) else None
+
+
+def _read_with(sizes: dict[str, int], words: tuple[str, ...], how: Reading) -> Job | DegreeError | None:
+    """The same, or the error about a further size where there is one."""
     if len(words) != 1:
         return None
     from rankatlas.dialects import read_config
 
+    further = None
     for keys in KEYS.values():
         if any(name not in keys for name in sizes):
             continue
@@ -168,6 +211,9 @@ def _with(sizes: dict[str, int], words: tuple[str, ...], how: Reading) -> Job | 
                 offered=how.offered,
                 kept=kept_sources(),
             )
+        except DegreeError as error:
+            if _KEY.get(error.name, error.name) not in sizes:
+                further = error
         except RankatlasError:
             continue
-    return None
+    return further

@@ -12,9 +12,14 @@ from rankatlas.core import Atlas, Mesh
 from rankatlas.errors import InputError, shown
 from rankatlas.views.text import first_groups, table
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rankatlas.seeding.relations import Relations
+
 _BASE = 1234
 _PAGE = 16  # ranks of the reference scheme that are listed unless some are asked for
 _MOST_RANKS = 1 << 16
+_MOST_SEEDS = 1_000_000  # of Megatron's that are compared
 
 
 @click.command(
@@ -51,6 +56,7 @@ def command(
 ) -> None:
     """Which ranks of LAYOUT share which random stream; with --scheme, whether seeds meet that should not.
 
+    Of Megatron-core's streams the seeds are those it adds up, with the streams that meet.
     Exit code 1 when a scheme has collisions.
     """
     if scheme is not None and reference:
@@ -146,12 +152,41 @@ def _list_streams(mesh: Mesh, base: int, preset: str, as_json: bool) -> None:
     plan = SeedPlan(base, mesh)
     streams = (plan.paddle() if preset == "paddle" else plan.megatron()).values()
     facts: list[dict[str, Any]] = plan.table(streams)
+    met = _as_megatron_adds(facts, mesh, base) if preset == "megatron" else None
     if as_json:
-        print_json({"notation": str(mesh), "base": base, "preset": preset, "streams": facts})
+        told = {} if met is None else {"offsets": met.to_dict()}
+        print_json({"notation": str(mesh), "base": base, "preset": preset, "streams": facts, **told})
         return
     rows = [("stream", "same along", "different along", "seeds", "ranks sharing one", "first sets")]
     for fact in facts:
         first = first_groups(fact["first_groups"], fact["seeds"])
         same, differ = ("+".join(fact[key]) or "-" for key in ("same", "differ"))
-        rows.append((fact["name"], same, differ, str(fact["seeds"]), str(fact["sharing"]), first))
+        drawn = fact.get("distinct", fact["seeds"])
+        seeds = str(drawn) if drawn == fact["seeds"] else f"{drawn} of {fact['seeds']}"
+        rows.append((fact["name"], same, differ, seeds, str(fact["sharing"]), first))
     say("\n".join([f"streams of {mesh}, base seed {base}", "", *table(rows)]))
+    if met is not None and not met.ok:
+        schemes = [f"{fact['name']} = {fact['scheme']}" for fact in facts if fact.get("scheme")]
+        say("\n".join(["", "seeds meet, as Megatron-core adds them up:", *schemes, *met.lines()]))
+
+
+def _as_megatron_adds(facts: list[dict[str, Any]], mesh: Mesh, base: int) -> Relations | None:
+    """What meets among the seeds that Megatron-core adds up; each stream is told its formula and how many it has.
+
+    None where there are too many to compare.
+    """
+    from rankatlas.seeding.integers import as_seed
+    from rankatlas.seeding.offsets import megatron_families, megatron_scheme
+    from rankatlas.seeding.relations import check_families
+
+    families = megatron_families([fact["name"] for fact in facts], mesh)
+    seed = as_seed(base, "--base")
+    if sum(fact["seeds"] for fact in facts) > _MOST_SEEDS:
+        return None
+    alone = {family.name: check_families([family], mesh, seed).distinct for family in families}
+    for fact in facts:
+        if fact["name"] in alone:
+            fact["scheme"] = megatron_scheme(fact["name"], mesh)
+            fact["distinct"] = alone[fact["name"]]
+            del fact["first_seeds"]  # those of a plan, which Megatron-core does not take
+    return check_families(families, mesh, seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -218,17 +219,25 @@ class BuiltMesh(Block):
 
     __slots__ = ()
     dialect = "torchtitan"
-    begins = re.compile(r"Building device mesh with parallelism: (.*)")
+    begins = re.compile(r"Building (?:\d-D )?device mesh with (?:parallelism: (.*)|\[(.*?)\], \[(.*?)\])")
+    axes = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
     def feed(self, line: str, number: int) -> bool:
-        """The one line."""
+        """The one line; in older releases it lists the names and the sizes of axes above 1."""
         match = self.begins.search(line)
-        if match:
-            self.title = "built"
-            for name, value in re.findall(r"(\w+)=(-?\d{1,18})\b", match.group(1)):
-                self.values[name] = int(value)
-                self.lines[name] = number
-            self.whole = True
+        if match is None:
+            return True
+        if match[1] is not None:
+            sizes = re.findall(r"(\w+)=(-?\d{1,18})\b", match[1])
+        else:
+            names = re.findall(r"\w+", match[2])
+            sizes = [*((axis, "1") for axis in self.axes), *zip(names, re.findall(r"\d{1,18}", match[3]))]
+        self.title = "built"
+        self.values = {("dp_shard" if name == "dp" else name): int(size) for name, size in sizes}
+        if all(self.values.get(axis, 0) > 0 for axis in self.axes):
+            self.values["world_size"] = prod(self.values[axis] for axis in self.axes)
+        self.lines = dict.fromkeys(self.values, number)
+        self.whole = True
         return True
 
 
@@ -258,6 +267,7 @@ _KINDS: Mapping[bytes, type[Block]] = MappingProxyType(
         b"Running with config": TorchtitanConfig,
         b"Running with args: ": TorchtitanConfig,
         b"Building device mesh with parallelism": BuiltMesh,
+        b"-D device mesh with [": BuiltMesh,
         b"json = {": DeepspeedConfig,
         b"world_size ....": EngineWorld,
         b"{'actor_rollout_ref': ": VerlConfig,

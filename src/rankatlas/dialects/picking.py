@@ -132,8 +132,10 @@ def not_understood(given: Mapping[str, Any], known: Iterable[str], before: str =
 _MOST_TRIALS = 1 << 16
 
 
-def divides(name: str, size: int, ranks: int, told: str, also: int | None = None) -> None:
+def divides(name: str, size: int, ranks: int, told: str, also: int | None = None, origin: str | None = None) -> None:
     """Raise DegreeError unless `size` divides `ranks`, which `told` describes; `also` must be divided too where given.
+
+    `origin` is where the size came from.
 
     >>> divides("ep", 2, 8, "dp_shard*cp*tp")
     """
@@ -142,15 +144,16 @@ def divides(name: str, size: int, ranks: int, told: str, also: int | None = None
     limit = min(ranks, _MOST_TRIALS)
     legal = [trial for trial in range(1, limit + 1) if ranks % trial == 0 and (also is None or also % trial == 0)]
     shown_legal = ", ".join(map(str, legal[:12])) + (", …" if len(legal) > 12 else "")
+    label = f"{name}={size} ({origin})" if origin else f"{name}={size}"
     raise DegreeError(
-        f"{name}={size} must divide {told}={ranks}, and leaves a remainder of {ranks % size}\n"
-        f"legal sizes: {shown_legal}",
+        f"{label} must divide {told}={ranks}, and leaves a remainder of {ranks % size}\nlegal sizes: {shown_legal}",
         name=name,
         size=size,
         ranks=ranks,
         remainder=ranks % size,
         legal=legal,
         told=told,
+        origins={name: origin} if origin else {},
     )
 
 

@@ -17,7 +17,7 @@ from rankatlas.dialects.offers import of_notation, with_offer
 from rankatlas.dialects.registry import detect, dialect, named
 from rankatlas.dialects.scripts import is_script, read_script
 from rankatlas.dialects.sources import Held, hold, names_a_file, read_text
-from rankatlas.errors import InputError, SourceError, shown
+from rankatlas.errors import InputError, RankatlasError, SourceError, shown
 from rankatlas.job import Job, Offer
 from rankatlas.records.record import FORMAT as RECORD_FORMAT
 
@@ -147,7 +147,11 @@ def _job(
     if name is None:
         raise nothing_in(given)
     found = dialect(name)
-    job = with_offer(lambda world: found.read(given.afresh(), release, world), world_size, offered)
+    try:
+        job = with_offer(lambda world: found.read(given.afresh(), release, world), world_size, offered)
+    except RankatlasError as error:
+        error.__dict__.setdefault("dialect", name)  # whose words they are is known all the same
+        raise
     job.launched = _launched(given, job.layout.world_size)
     return job
 

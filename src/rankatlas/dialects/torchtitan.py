@@ -63,12 +63,7 @@ def read(given: Given, release: str | None, world_size: int | None) -> Job:
     """
     refuse_unresolved(given, LAYOUT)
     facts = {axis: _degree(given, axis) for axis in _DEGREES}
-    built = given.part("built")
-    world, _, notes = world_of(given, world_size)
-    if world is None and all(isinstance(built.get(axis), int) and built[axis] > 0 for axis in _AXES):
-        world = 1
-        for axis in _AXES:
-            world *= built[axis]
+    world, _, notes = world_of(given, world_size, ("built.world_size",))
     sizes: dict[str, int | None] = {axis: facts[axis].value for axis in _AXES}
     if facts["dp_shard"].value == -1:
         sizes["dp_shard"] = None
@@ -147,10 +142,10 @@ def _settings(given: Given, sizes: dict[str, int]) -> tuple[list[Fact], list[str
         found["zero_stage"] = Fact("zero_stage", 3, said("because.fsdp_mesh"))
         found["fsdp"] = Fact("fsdp", "FSDP2" if sizes["dp_replicate"] == 1 else "HSDP", said("because.fsdp_mesh"))
     if sizes["cp"] > 1:
-        balancer = given.at("parallelism.context_parallel_load_balancer")
-        off = "context_parallel_load_balancer" in given.part("parallelism") and balancer is None
-        split = "contiguous" if off else "balanced"
-        found["cp_split"] = Fact("cp_split", split, given.origin("parallelism.context_parallel_load_balancer"))
+        path = "parallelism.context_parallel_load_balancer"
+        told = "context_parallel_load_balancer" in given.part("parallelism")
+        split = "contiguous" if told and given.at(path) is None else "balanced"
+        found["cp_split"] = Fact("cp_split", split, given.origin(path) if told else DEFAULT)
     if given.at("parallelism") is not None:
         path = "parallelism.enable_sequence_parallel"
         on = given.flag(path)

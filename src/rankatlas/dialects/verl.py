@@ -112,7 +112,7 @@ def _train(given: Given, world: int) -> Job:
     size = given.size(_FSDP)
     whole = size is None or size >= world
     shard = world if whole or size is None else size
-    divides("fsdp_size", shard, world, said("ranks.world"))
+    divides("fsdp_size", shard, world, said("ranks.world"), origin=given.origin(_FSDP))
     told = given.origin(_FSDP) if not whole else said("inferred.world", world=world)
     facts = [Fact("ddp", world // shard, said("inferred.world", world=world)), Fact("fsdp", shard, told)]
     mesh = Mesh(fsdp=world) if whole else Mesh(dp_replicate=world // shard, fsdp=shard)
@@ -147,8 +147,8 @@ def _layout(given: Given, train: Job, engine: dict[str, Fact], world: int) -> tu
     atlas = with_rollout(train.layout, rollout)
     sequence = next((given.size(path) for path in _ULYSSES if given.size(path)), None) or 1
     if sequence > 1 and isinstance(train.layout, Mesh):
-        divides("sp", sequence, world, said("ranks.world"))
         name = next(path for path in _ULYSSES if given.size(path))
+        divides("sp", sequence, world, said("ranks.world"), origin=given.origin(name))
         facts.append(Fact("sp", sequence, given.origin(name)))
         charts = {"train": train.layout, "ulysses": Mesh(dp=world // sequence, sp=sequence), "rollout": rollout}
         atlas = Atlas.from_charts(charts)
