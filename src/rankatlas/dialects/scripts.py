@@ -100,13 +100,15 @@ class _Script:
         self.succeeds = False  # whether the last command cannot fail
         self.slurm: dict[str, int] = {}
         self.notes: list[str] = []
+        self.split: str | None = None  # the note on a command that a new line ends too early
         self.outer: list[Item] = []  # what stands before the text that is read
         self.evals = 0  # how many stand inside one another
         self.evaluated = 0  # characters
 
     def given(self, source: str) -> Given:
         """Everything about the last launch."""
-        return self.launches.given(source, self.notes, self.variables.sets, self.variables.used, self.slurm)
+        notes = [*([self.split] if self.split else []), *self.notes]
+        return self.launches.given(source, notes, self.variables.sets, self.variables.used, self.slurm)
 
     def directive(self, rest: str, line: int) -> None:
         """`#SBATCH --nodes=4`, which says how many ranks there will be."""
@@ -220,8 +222,11 @@ class _Script:
         """Read the text of an `eval` as commands; False where it is nested too deep or too long for that."""
         return not condition and self._read(" ".join(map(self.variables.fill, words[1:])), words[0].line)
 
-    def _read(self, text: str, line: int) -> bool:
-        """Read the commands of a text, all of which stand on one line; False where that is too much."""
+    def _read(self, text: str, line: int, *, quoted: bool = False) -> bool:
+        """Read the commands of a text, all of which stand on one line; False where that is too much.
+
+        In `quoted` text a shell runs every line as a command of its own, also one that was meant to go on.
+        """
         self.evaluated += len(text)
         if self.evals == _MOST_EVALS or self.evaluated > _MOST_TEXT:
             return False
@@ -232,6 +237,9 @@ class _Script:
                 inner[0].after = "|"  # it runs if the whole does
             for word in inner:
                 word.line = line
+            if quoted and place and inner[0].text.startswith("--") and OPTION.match(inner[0].text):
+                self.split = self.split or said("noted.newline", line=line, option=shown(inner[0].text))
+                continue
             self.command(inner)
         while len(self.blocks) > depth:
             self._close()
@@ -243,7 +251,7 @@ class _Script:
         for place, (shell, flag, text) in enumerate(zip(words, words[1:], words[2:])):
             if _SHELL.search(shell.text) and _FLAG.fullmatch(flag.text):
                 before, self.outer = self.outer, [*self.outer, *self._filled(words[:place])]
-                read = self._read(f"({self.variables.fill(text)}\n)", text.line)
+                read = self._read(f"({self.variables.fill(text)}\n)", text.line, quoted=True)
                 self.outer = before
                 return read
         return False
