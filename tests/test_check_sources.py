@@ -130,3 +130,14 @@ trainer: {n_gpus_per_node: 8, nnodes: 4}
     def test_a_size_without_a_key_here(self, run, tmp_path):
         config = self.CONFIG.replace("{strategy: fsdp,", "{strategy: fsdp, fsdp_config: {fsdp_size: 5},")
         assert self.told(run, tmp_path, config)["format"].startswith("verl")
+
+
+def test_that_a_log_is_cut_off_stands_before_what_follows_from_it(run, tmp_path):
+    values = {"expert_model_parallel_size": 4, "expert_tensor_parallel_size": 8, "global_batch_size": 64}
+    values |= {"context_parallel_size": 2, "data_parallel_size": 2, "micro_batch_size": 1, "num_experts": 8}
+    lines = [f"  {name} ................ {value}" for name, value in values.items()]
+    path = tmp_path / "cut.log"
+    path.write_text("\n".join(["------------------------ arguments ------------------------", *lines]))
+    told = run("check", str(path), "--json").json
+    assert [one["severity"] for one in told["findings"]][:2] == ["note", "error"]
+    assert "has no end" in told["findings"][0]["message"]

@@ -59,6 +59,30 @@ class TestSeveralCommands:
         assert str(read_config(script(text), world_size=8).layout) == "pp=2 dp=2 cp=1 tp=2"
 
 
+class TestTextGivenToAShell:
+    ARGS = 'ARGS="\n--num-layers 8\n--tensor-model-parallel-size 4\n"\n'
+
+    def test_a_new_line_ends_the_command(self, script):
+        text = self.ARGS + 'srun -n 8 bash -c "python pretrain_gpt.py --micro-batch-size 1 $ARGS"\n'
+        with pytest.raises(SourceError, match=r"a new line ends a command .* '--num-layers' is no option"):
+            read_config(script(text))
+        text = text.replace("size 1", "size 1 --tensor-model-parallel-size 2 --seq-length 8")
+        job = read_config(script(text))
+        assert job.layout.size("tp") == 2
+        assert any("a new line ends a command" in note for note in job.notes)
+
+    def test_a_backslash_goes_on(self, script):
+        text = "srun -n 8 bash -c 'python pretrain_gpt.py --num-layers 8 \\\n --tensor-model-parallel-size 4'\n"
+        job = read_config(script(text))
+        assert job.layout.size("tp") == 4
+        assert job.notes == ()
+
+    def test_outside_of_quotes_a_new_line_parts_words(self, script):
+        job = read_config(script(self.ARGS + "srun -n 8 python pretrain_gpt.py $ARGS\n"))
+        assert job.layout.size("tp") == 4
+        assert job.notes == ()
+
+
 class TestLaunchers:
     @pytest.mark.parametrize(
         ("words", "world"),

@@ -122,3 +122,14 @@ def worst(findings: Iterable[Finding]) -> str | None:
     """
     there = [finding.severity for finding in findings]
     return max(there, key=SEVERITIES.index, default=None)
+
+
+def explaining_first(findings: Iterable[Finding]) -> list[Finding]:
+    """The same findings, one that may be why there are others first: a configuration that is cut off.
+
+    >>> from rankatlas.catalogue import said
+    >>> cut = Finding("RA105", "note", {"note": said("noted.no_end", line=1)})
+    >>> [one.code for one in explaining_first([Finding("RA110", "error", {}), cut])]
+    ['RA105', 'RA110']
+    """
+    return sorted(findings, key=lambda one: getattr(one.numbers.get("note"), "code", "") != "noted.no_end")

@@ -18,7 +18,7 @@ from rankatlas.checks import (
     together,
     world,
 )
-from rankatlas.checks.finding import SEVERITIES, Finding, Fix
+from rankatlas.checks.finding import SEVERITIES, Finding, Fix, explaining_first
 from rankatlas.checks.keys import KEYS
 from rankatlas.checks.numbers import Numbers
 from rankatlas.checks.proving import errors_of, fitting, proven
@@ -98,7 +98,7 @@ def check_numbers(numbers: Numbers, cluster: Cluster | None = None) -> list[Find
     found += [_spelled(finding, numbers) for check in _OF_LAYOUT for finding in check(numbers)]
     if cluster is not None:
         found += [_spelled(finding, numbers) for check in _OF_CLUSTER for finding in check(numbers, cluster)]
-    return sorted(found, key=lambda finding: (-SEVERITIES.index(finding.severity), finding.code))
+    return explaining_first(sorted(found, key=lambda finding: (-SEVERITIES.index(finding.severity), finding.code)))
 
 
 def check_refusal(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from rankatlas.catalogue import Said, said
 from rankatlas.checks import Finding, check_numbers, check_refusal
+from rankatlas.checks.finding import explaining_first
 from rankatlas.checks.keys import KEYS
 from rankatlas.checks.numbers import ROLES, Numbers
 from rankatlas.checks.world import other_world
@@ -73,7 +74,7 @@ def refused(
     if asked is not None:  # which the source may contradict; the world it was read for is only ours
         itself = _said_itself(job, words, how.format)
         others += [other_world(note, asked) for note in itself if note.numbers["found"] != asked]
-    facts = report(numbers, [mine, *map(_without_sizes, others)], None, lang)
+    facts = report(numbers, explaining_first([mine, *map(_without_sizes, others)]), None, lang)
     world = error.world_size if isinstance(error, WorldSizeError) else how.world_size
     known = [row for row in facts["understood"] if sizes.get(row["name"], row["value"]) == row["value"]]
     known = [row for row in known if not any(words in str(row["origin"]) for words in _OF_A_LAYOUT)]
@@ -93,7 +94,7 @@ def _laid_over(
     if not any(finding.code in ("RA110", "RA111", "RA160") for finding in findings):
         findings.insert(0, check_refusal(errors[0], numbers))
     findings[:0] = [check_refusal(error, numbers) for error in errors[1:]]
-    facts = report(numbers, findings, None, lang)
+    facts = report(numbers, explaining_first(findings), None, lang)
     rows = []
     left = {name: size for name, size in sizes.items() if name in _REPLACED}
     for row in facts["understood"]:

@@ -115,6 +115,7 @@ class _Script:
         self.succeeds = False  # whether the last command cannot fail
         self.slurm: dict[str, int] = {}
         self.notes: list[str] = []
+        self.split: str | None = None  # the note on a command that a new line ends too early
         self.outer: list[Item] = []  # what stands before the text that is read
         self.evals = 0  # how many stand inside one another
         self.evaluated = 0  # characters
@@ -127,7 +128,8 @@ class _Script:
                 self.blocks.open("{")
                 self._call(name, None)
                 self._close()
-        return self.launches.given(source, self.notes, self.variables.sets, self.variables.used, self.slurm)
+        notes = [*([self.split] if self.split else []), *self.notes]
+        return self.launches.given(source, notes, self.variables.sets, self.variables.used, self.slurm)
 
     def directive(self, rest: str, line: int) -> None:
         """`#SBATCH --nodes=4`, which says how many ranks there will be."""
@@ -332,16 +334,22 @@ class _Script:
         """Read the text of an `eval` as commands; False where it is nested too deep or too long for that."""
         return not condition and self._read(" ".join(map(self.variables.fill, words[1:])), words[0].line)
 
-    def _read(self, text: str, line: int) -> bool:
-        """Read the commands of a text, all of which stand on one line; False where that is too much."""
+    def _read(self, text: str, line: int, *, quoted: bool = False) -> bool:
+        """Read the commands of a text, all of which stand on one line; False where that is too much.
+
+        In `quoted` text a shell runs every line as a command of its own, also one that was meant to go on.
+        """
         self.evaluated += len(text)
         if self.evals == _MOST_EVALS or self.evaluated > _MOST_TEXT:
             return False
         self.evals += 1
         with self._elsewhere():
-            for inner in commands(text):
+            for place, inner in enumerate(commands(text)):
                 for word in inner:
                     word.line = line
+                if quoted and place and inner[0].text.startswith("--") and OPTION.match(inner[0].text):
+                    self.split = self.split or said("noted.newline", line=line, option=shown(inner[0].text))
+                    continue
                 self.command(inner)
         self.evals -= 1
         return True
@@ -358,7 +366,7 @@ class _Script:
             if at < len(words) and _FLAG.fullmatch(words[at - 1].text):
                 text = words[at]
                 before, self.outer = self.outer, [*self.outer, *self._filled(words[:place])]
-                read = self._read(f"({self.variables.fill(text)}\n)", text.line)
+                read = self._read(f"({self.variables.fill(text)}\n)", text.line, quoted=True)
                 self.outer = before
                 return read
         document = words[0].document
