@@ -320,3 +320,18 @@ class TestBatchesOfOtherNames:
         answer = run("batches", "data=8", "--samples", "100", "--batch", "32", "--micro", "4")
         assert answer.code == 2
         assert "--data data of rankatlas batches" in answer.err
+
+
+class TestMoreToTell:
+    def test_an_explanation_with_an_example_is_pointed_at(self, run):
+        out = run("check", "pp=2 dp=2 tp=8", "--nodes", "8x4").out
+        assert "--explain RA172 tells more" in out
+        for lang, words in (("en", "ranks 0 to 7"), ("zh", "进程 0 到 7")):
+            assert words in run("check", "--explain", "RA172", "--lang", lang).out
+
+    def test_one_that_says_no_more_is_not(self, run):
+        out = run("check", "pp=2 dp=2 tp=2", "--nodes", "16x1").out
+        assert "RA171" in out
+        out = run("check", "dp=4", "--nodes", "8x1").out
+        assert "RA171" in out
+        assert "explain" not in out

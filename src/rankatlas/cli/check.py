@@ -132,5 +132,9 @@ def _explain(code: str, lang: str, as_json: bool) -> None:
         return
     lines = []
     for one in told:
-        lines += [f"{one['code']}: {one['title']}", *(f"  {one[part]}" for part in ("message", "why", "do")), ""]
+        lines += [
+            f"{one['code']}: {one['title']}",
+            *(f"  {one[part]}" for part in ("message", "why", "do", "example") if part in one),
+            "",
+        ]
     say("\n".join(lines[:-1]))
