@@ -273,3 +273,65 @@ class TestWhatWasNotRead:
         line = f"pretrain_gpt.py --tensor-model-parallel-size 2 --num-layers 8 {options}"
         found = [one for one in check_job(read_config(line, world_size=8)) if one.code in ("RA104", "RA105")]
         assert [(one.code, one.severity) for one in found] == ([] if code is None else [(code, "warning")])
+
+
+class TestSeveralFiles:
+    @pytest.fixture
+    def files(self, tmp_path):
+        texts = {
+            "good.yaml": "format: rankatlas.job\nversion: 1\nlayout: pp=2 dp=4\n",
+            "other.yaml": "services:\n  web: {image: nginx}\n",
+            "slip.yaml": "tensor_parallel_degre: 4\n",
+        }
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text)
+        return lambda *names: [str(tmp_path / name) for name in names]
+
+    def test_one_that_is_missing_hides_no_other(self, run, files):
+        answer = run("check", *files("good.yaml", "nope.yaml"))
+        assert answer.code == 2
+        assert "pp=2 dp=4" in answer.out
+        assert "nope.yaml" in answer.err
+
+    def test_one_about_something_else_is_skipped(self, run, files):
+        answer = run("check", *files("good.yaml", "other.yaml"))
+        assert answer.code == 0
+        assert answer.err.startswith("skipped: ")
+        assert "other.yaml" in answer.err
+        assert run("check", *files("other.yaml", "other.yaml")).code == 0
+
+    def test_one_alone_or_with_a_slip_is_not(self, run, files):
+        assert run("check", *files("other.yaml")).code == 2
+        answer = run("check", *files("good.yaml", "slip.yaml"))
+        assert answer.code == 2
+        assert "tensor_parallel_degree" in answer.err
+
+
+class TestBatchesOfOtherNames:
+    def test_the_data_axis_of_a_framework_is_known(self, run, tmp_path):
+        path = tmp_path / "ds.json"
+        path.write_text(
+            '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}}'
+        )
+        answer = run("batches", str(path), "-n", "8", "--samples", "100")
+        assert answer.code == 0, answer.err
+
+    def test_notation_is_told_which_option_names_it(self, run):
+        answer = run("batches", "data=8", "--samples", "100", "--batch", "32", "--micro", "4")
+        assert answer.code == 2
+        assert "--data data of rankatlas batches" in answer.err
+
+
+class TestMoreToTell:
+    def test_an_explanation_with_an_example_is_pointed_at(self, run):
+        out = run("check", "pp=2 dp=2 tp=8", "--nodes", "8x4").out
+        assert "--explain RA172 tells more" in out
+        for lang, words in (("en", "ranks 0 to 7"), ("zh", "进程 0 到 7")):
+            assert words in run("check", "--explain", "RA172", "--lang", lang).out
+
+    def test_one_that_says_no_more_is_not(self, run):
+        out = run("check", "pp=2 dp=2 tp=2", "--nodes", "16x1").out
+        assert "RA171" in out
+        out = run("check", "dp=4", "--nodes", "8x1").out
+        assert "RA171" in out
+        assert "explain" not in out

@@ -55,7 +55,8 @@ def page() -> str:
 
 
 def _section(told: dict[str, str]) -> str:
-    return f"**{told['title']}**\n\n`{told['message']}`\n\n{told['why']} {told['do']}"
+    example = f"\n\n{told['example']}" if "example" in told else ""
+    return f"**{told['title']}**\n\n`{told['message']}`\n\n{told['why']} {told['do']}{example}"
 
 
 def counts() -> str:

@@ -355,6 +355,10 @@ class SourceError(InputError):
     source: str
 
 
+class NoLayoutError(SourceError):
+    """A file that says nothing of a layout, nor anything near it, and so may well be about something else."""
+
+
 class PipelineSplitError(InputError):
     """Layers that stages cannot hold exactly once.
 

@@ -1,7 +1,8 @@
 """Every sentence that is told in several languages, by a code: findings, the page around them, what readers say.
 
-`findings.json` is code → language → title, message, why and do; `page.json` word → language → text; `said.json` the
-origins of values, notes of readers and what they refuse, code → language → text.  Each is read when it is first asked.
+`findings.json` is code → language → title, message, why, do and, of some, an example; `page.json` word → language →
+text; `said.json` the origins of values, notes of readers and what they refuse, code → language → text.  Each is read
+when it is first asked.
 """
 
 from __future__ import annotations

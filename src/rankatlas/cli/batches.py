@@ -12,7 +12,9 @@ from click.core import ParameterSource
 
 from rankatlas.cli.common import axes_given, leave, print_json, read, source_options, strict_option, tell_notes
 from rankatlas.cli.streams import say
+from rankatlas.core import Mesh
 from rankatlas.core.sizes import checked_size
+from rankatlas.derived import data_axes
 from rankatlas.errors import InputError, shown
 from rankatlas.job import Job
 from rankatlas.sampling import DataShard, ShardedSampler
@@ -92,7 +94,7 @@ def command(
     state = checked_state(_content(resume)) if resume is not None else {}
     job = read(words, format, world_size)
     tell_notes(job)
-    shard = DataShard(job.layout, axes_given(axes) if axes else DEFAULT_AXES)
+    shard = DataShard(job.layout, axes_given(axes) if axes else _data_axes(job))
     if check is not None:
         if state:
             samples, batch = _of_state(state, samples, batch)
@@ -149,6 +151,15 @@ def _need_numpy() -> None:
         import numpy  # noqa: F401
     except ModuleNotFoundError:
         raise InputError("rankatlas batches needs numpy: pip install rankatlas[numpy]") from None
+
+
+def _data_axes(job: Job) -> tuple[str, ...]:
+    """The data axes of a job whose framework is known, whatever it calls them; of other layouts the default."""
+    mesh = job.layout
+    if job.format in ("notation", "rankatlas") or not isinstance(mesh, Mesh):
+        return DEFAULT_AXES
+    axes = tuple(axis for axis in data_axes(mesh) if mesh.size(axis) > 1)
+    return axes if any(axis not in DEFAULT_AXES for axis in axes) else DEFAULT_AXES
 
 
 def _refuse_useless(ctx: click.Context) -> None:

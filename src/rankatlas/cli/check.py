@@ -17,7 +17,7 @@ from rankatlas.cli.places import (
     recorded_cluster,
 )
 from rankatlas.cli.streams import say
-from rankatlas.errors import ArgumentsError, DegreeError, RankatlasError, WorldSizeError
+from rankatlas.errors import ArgumentsError, DegreeError, NoLayoutError, RankatlasError, WorldSizeError
 from rankatlas.job import Fact
 
 _LEVELS = ("error", "warning", "note", "never")
@@ -54,7 +54,8 @@ def command(
 ) -> None:
     """What a launch says, where each number came from, and what is wrong with it, with changes to paste.
 
-    Several files are checked one after the other, those that cannot be read last.
+    Several files are checked one after the other, those that cannot be read last; those that say nothing of a layout
+    are skipped.
     Exit code 0 when nothing of --fail-on or worse was found, 1 when something was, 2 when it cannot be read.
     """
     if explain is not None:
@@ -85,6 +86,9 @@ def command(
         except RankatlasError as error:
             if len(sources) == 1:
                 raise
+            if isinstance(error, NoLayoutError):  # as a hook gives it every file that changed
+                say(f"skipped: {str(error).partition(chr(10))[0]}", err=True)
+                continue
             unread.append((one[0], error))  # the others are looked at all the same
         else:
             pages.append(translated(facts, lang))
@@ -95,7 +99,7 @@ def command(
         told: list[dict[str, Any]] = [{"ok": not bad, **facts} for bad, facts in zip(failed, pages)]
         told += [{"ok": False, "source": source, "error": str(problem)} for source, problem in unread]
         print_json(told[0] if len(told) == 1 else {"ok": not (any(failed) or unread), "sources": told})
-    else:
+    elif pages:
         say("\n\n".join("\n".join(report_lines(facts, lang)) for facts in pages))
     for _, problem in unread:
         say(f"rankatlas: {problem}", err=True)
@@ -103,10 +107,10 @@ def command(
 
 
 def _sources(words: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The words of each source: several files are several sources, notation without quotes is one."""
+    """The words of each source: several files are several sources, also where one is missing; notation is one."""
     from os.path import exists
 
-    if len(words) > 1 and all(map(exists, words)):
+    if len(words) > 1 and any(map(exists, words)):
         return [(word,) for word in words]
     return [words]
 
@@ -128,5 +132,9 @@ def _explain(code: str, lang: str, as_json: bool) -> None:
         return
     lines = []
     for one in told:
-        lines += [f"{one['code']}: {one['title']}", *(f"  {one[part]}" for part in ("message", "why", "do")), ""]
+        lines += [
+            f"{one['code']}: {one['title']}",
+            *(f"  {one[part]}" for part in ("message", "why", "do", "example") if part in one),
+            "",
+        ]
     say("\n".join(lines[:-1]))

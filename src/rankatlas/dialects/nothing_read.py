@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rankatlas.dialects.content import READ, keys_in
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.megatron_names import slips
-from rankatlas.errors import SourceError, shown
+from rankatlas.errors import NoLayoutError, SourceError, shown
 from rankatlas.topology.argument_names import is_set, near_misses
 from rankatlas.topology.training_args import known_keys
 
@@ -23,7 +23,8 @@ def nothing_in(given: Given) -> SourceError:
     lines += ["; ".join(asked[:3])] if asked else []
     inner = [key for key, value in given.items() if isinstance(value, Mapping) and any(map(_known, value))]
     lines += [f"there are degrees below {shown(inner[0])}: give that part as a file of its own"] if inner else []
-    return SourceError("\n".join([*lines, READ]), source=given.source)
+    kind = SourceError if asked or inner else NoLayoutError
+    return kind("\n".join([*lines, READ]), source=given.source)
 
 
 def _no_options(given: Given) -> SourceError:

@@ -159,10 +159,12 @@ def _default(layout: Mesh | Atlas) -> tuple[Mesh, tuple[str, ...]]:
     there = tuple(axis for axis in DEFAULT_AXES if axis in mesh.axes)
     others = [axis for axis in data_axes(mesh) if axis not in DEFAULT_AXES and mesh.size(axis) > 1]
     if others:
-        named = ", ".join(repr(axis) for axis in DATA_AXES if axis in mesh.axes)
+        every = [axis for axis in DATA_AXES if axis in mesh.axes]
+        named, listed = ", ".join(map(repr, every)), ",".join(every)
         raise AxisError(
             f"{mesh} has the data axes {', '.join(others)}, which {' and '.join(DEFAULT_AXES)} leave out: their ranks"
-            f" would all read the same samples.  Name all data axes: axes=({named},)",
+            f" would all read the same samples.  Name all data axes: axes=({named},), or --data {listed} of"
+            " rankatlas batches",
             name=others[0],
         )
     forgotten = unknown_axes(mesh)

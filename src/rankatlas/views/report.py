@@ -172,7 +172,8 @@ def finding_lines(findings: list[dict[str, Any]], lang: str = "en") -> list[str]
         lines.append("")
     counts = [sum(finding["severity"] == severity for finding in findings) for severity in ("error", "warning", "note")]
     summary = page_words("summary", lang).format(errors=counts[0], warnings=counts[1], notes=counts[2])
-    return [*lines, summary + "; " + page_words("explain", lang).format(code=findings[0]["code"])]
+    more = next((finding["code"] for finding in findings if "example" in words(finding["code"], lang)), None)
+    return [*lines, summary if more is None else f"{summary}; {page_words('explain', lang).format(code=more)}"]
 
 
 def _pasted(lines: list[str]) -> list[str]:
