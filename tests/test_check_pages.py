@@ -335,3 +335,19 @@ class TestMoreToTell:
         out = run("check", "dp=4", "--nodes", "8x1").out
         assert "RA171" in out
         assert "explain" not in out
+
+
+class TestTorchtitansPipeline:
+    TEXT = (
+        "[parallelism]\npipeline_parallel_degree = 4\npipeline_parallel_microbatch_size = {size}\n"
+        "[training]\nlocal_batch_size = {batch}\n"
+    )
+
+    @pytest.mark.parametrize(("batch", "size", "found"), [(8, 4, ["RA133"]), (8, 2, []), (8, 3, ["RA136"])])
+    def test_the_local_batch_is_cut_for_it(self, tmp_path, batch, size, found):
+        findings = page(tmp_path / "run.toml", self.TEXT.format(batch=batch, size=size), 8)
+        assert [code for code in codes(findings) if code.startswith("RA13")] == found
+        if found == ["RA136"]:
+            lines = [fix.lines[0] for fix in findings[0].fixes]
+            assert lines[0].startswith("pipeline_parallel_microbatch_size = 2")
+            assert lines[1].startswith("local_batch_size = 9")

@@ -50,6 +50,7 @@ _OF_NUMBERS: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
     layers.virtual_alone,
     layers.interleaving,
     layers.few_micro_batches,
+    layers.cut_micro_batches,
     sequences.context,
     sequences.tensor,
     sequences.ulysses,
