@@ -351,3 +351,25 @@ class TestTorchtitansPipeline:
             lines = [fix.lines[0] for fix in findings[0].fixes]
             assert lines[0].startswith("pipeline_parallel_microbatch_size = 2")
             assert lines[1].startswith("local_batch_size = 9")
+
+
+class TestHeadsOfRollout:
+    @pytest.mark.parametrize(
+        ("size", "heads", "shared", "found"), [(3, 32, 8, True), (4, 32, 8, False), (6, 36, 4, True), (8, 32, 4, False)]
+    )
+    def test_the_engines_cut_the_same_heads(self, tmp_path, size, heads, shared, found):
+        path = tmp_path / "verl.yaml"
+        path.write_text(
+            VERL.format(strategy="fsdp", sp=1).replace("parallel_size: 2}\ndata", f"parallel_size: {size}}}\ndata")
+        )
+        job = read_config(str(path), sets={"trainer.nnodes": "3"})
+        model = [Fact("heads", heads, "model"), Fact("kv_heads", shared, "model")]
+        findings = check_job(job, extra=model)
+        assert ("RA163" in codes(findings)) is found
+        if found:
+            for fix in only(findings, "RA163").fixes:
+                one = fix.changes["rollout_tp"]
+                assert heads % one == 0
+                assert 0 in (shared % one, one % shared)
+                assert fix.lines[0].startswith("actor_rollout_ref.rollout.tensor_model_parallel_size=")
+        assert "RA163" not in codes(check_job(job))

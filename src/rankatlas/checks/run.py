@@ -57,6 +57,7 @@ _OF_NUMBERS: tuple[Callable[[Numbers], Iterator[Finding]], ...] = (
     batch.product,
     batch.remainder,
     roles.rollout,
+    roles.rollout_heads,
     roles.samples,
     roles.mini_batches,
     together.apart,
