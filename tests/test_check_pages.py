@@ -335,3 +335,41 @@ class TestMoreToTell:
         out = run("check", "dp=4", "--nodes", "8x1").out
         assert "RA171" in out
         assert "explain" not in out
+
+
+class TestTorchtitansPipeline:
+    TEXT = (
+        "[parallelism]\npipeline_parallel_degree = 4\npipeline_parallel_microbatch_size = {size}\n"
+        "[training]\nlocal_batch_size = {batch}\n"
+    )
+
+    @pytest.mark.parametrize(("batch", "size", "found"), [(8, 4, ["RA133"]), (8, 2, []), (8, 3, ["RA136"])])
+    def test_the_local_batch_is_cut_for_it(self, tmp_path, batch, size, found):
+        findings = page(tmp_path / "run.toml", self.TEXT.format(batch=batch, size=size), 8)
+        assert [code for code in codes(findings) if code.startswith("RA13")] == found
+        if found == ["RA136"]:
+            lines = [fix.lines[0] for fix in findings[0].fixes]
+            assert lines[0].startswith("pipeline_parallel_microbatch_size = 2")
+            assert lines[1].startswith("local_batch_size = 9")
+
+
+class TestHeadsOfRollout:
+    @pytest.mark.parametrize(
+        ("size", "heads", "shared", "found"), [(3, 32, 8, True), (4, 32, 8, False), (6, 36, 4, True), (8, 32, 4, False)]
+    )
+    def test_the_engines_cut_the_same_heads(self, tmp_path, size, heads, shared, found):
+        path = tmp_path / "verl.yaml"
+        path.write_text(
+            VERL.format(strategy="fsdp", sp=1).replace("parallel_size: 2}\ndata", f"parallel_size: {size}}}\ndata")
+        )
+        job = read_config(str(path), sets={"trainer.nnodes": "3"})
+        model = [Fact("heads", heads, "model"), Fact("kv_heads", shared, "model")]
+        findings = check_job(job, extra=model)
+        assert ("RA163" in codes(findings)) is found
+        if found:
+            for fix in only(findings, "RA163").fixes:
+                one = fix.changes["rollout_tp"]
+                assert heads % one == 0
+                assert 0 in (shared % one, one % shared)
+                assert fix.lines[0].startswith("actor_rollout_ref.rollout.tensor_model_parallel_size=")
+        assert "RA163" not in codes(check_job(job))

@@ -47,6 +47,7 @@ SETTINGS = MappingProxyType(
         "virtual_stages": "pieces of the model on every pipeline stage",
         "virtual_stage_layers": "layers of every virtual stage, where the pieces are told by their length",
         "microbatch_group": "micro-batches that a piece takes in a row; as many as stages unless given",
+        "stage_micro_batch": "samples that a stage takes at a time, where a micro-batch is cut for the pipeline",
         "first_stage_layers": "layers of the first stage, where it has another number than the rest",
         "last_stage_layers": "layers of the last stage, where it has another number than the rest",
         "stage_layers": "layers of every stage, or of every virtual stage in model order, as a list",

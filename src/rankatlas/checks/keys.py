@@ -82,6 +82,7 @@ _TITAN = MappingProxyType(
         "dp_replicate": "parallelism.data_parallel_replicate_degree",
         "micro_batch": "training.local_batch_size",
         "global_batch": "training.global_batch_size",
+        "stage_micro_batch": "parallelism.pipeline_parallel_microbatch_size",
         "sequence_length": "training.seq_len",
         "sequence_parallel": "parallelism.enable_sequence_parallel",
     }

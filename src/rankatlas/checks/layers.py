@@ -232,8 +232,31 @@ def few_micro_batches(numbers: Numbers) -> Iterator[Finding]:
         yield Finding("RA133", "note", {"micro_batches": micro_batches, "stages": stages, "idle": idle})
 
 
+def cut_micro_batches(numbers: Numbers) -> Iterator[Finding]:
+    """RA136: a local batch that torchtitan cannot cut into the micro-batches of its pipeline.
+
+    Source: `__post_init__` of the configuration in torchtitan/trainer.py (0.3).
+
+    >>> from rankatlas.job import Fact
+    >>> facts = [Fact("pp", 2, "given"), Fact("micro_batch", 8, "given"), Fact("stage_micro_batch", 3, "given")]
+    >>> next(cut_micro_batches(Numbers(facts, format="torchtitan-0.3"))).numbers["legal"]
+    [1, 2, 4, 8]
+    """
+    batch, size = numbers.get("micro_batch"), numbers.get("stage_micro_batch")
+    if batch is None or size is None or numbers["pp"] == 1 or batch % size == 0:
+        return
+    legal = divisors_shown(batch)
+    near = [one for one in legal if one < size][-1:]
+    facts = {"micro_batch": batch, "size": size, "remainder": batch % size, "legal": legal}
+    fixes = [Fix({"stage_micro_batch": one}) for one in near]
+    yield Finding("RA136", "error", facts, [*fixes, Fix({"micro_batch": -(-batch // size) * size})])
+
+
 def _micro_batches(numbers: Numbers) -> int | None:
     """The micro-batches of a step: those given, whatever a global batch beside them makes (RA150 is about it)."""
+    if numbers.written("torchtitan"):  # which cuts the local batch, and accumulates around it
+        batch, size = numbers.get("micro_batch"), numbers.get("stage_micro_batch") or 1
+        return batch // size if batch is not None and batch % size == 0 else None
     if numbers.get("accumulation") is not None:
         return numbers.get("accumulation")
     batch, micro = numbers.get("global_batch"), numbers.get("micro_batch")

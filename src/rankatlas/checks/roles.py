@@ -37,6 +37,37 @@ def rollout(numbers: Numbers) -> Iterator[Finding]:
     yield Finding("RA160", "error", facts, fixes[:2])
 
 
+def rollout_heads(numbers: Numbers) -> Iterator[Finding]:
+    """RA163: heads of the model that the tensor ranks of rollout cannot share.
+
+    Source: `verify_with_parallel_config` in vllm/config/model.py, `LlamaAttention` in
+    vllm/model_executor/models/llama.py (0.10).
+
+    >>> from rankatlas.job import Fact
+    >>> given = {"world": 24, "rollout_tp": 6, "heads": 32}
+    >>> next(rollout_heads(Numbers(Fact(name, size, "given") for name, size in given.items()))).numbers["legal"]
+    [1, 2, 4, 8]
+    """
+    size, heads, shared = numbers.get("rollout_tp"), numbers.get("heads"), numbers.get("kv_heads")
+    if size is None:
+        return
+    world = (numbers.get("rollout_world") or numbers["world"]) // numbers["rollout_pp"]
+    fits = [
+        one
+        for one in divisors_shown(world)
+        if not (heads or 0) % one and (shared is None or not shared % one or not one % shared)
+    ]
+    legal = up_to_next(fits, size)
+    fixes = [Fix({"rollout_tp": one}) for one in reversed(legal)][:2]
+    facts = {"rollout_tp": size, "legal": legal}
+    if heads is not None and heads % size:
+        told = {"total": heads, "what": said("heads.attention"), "remainder": heads % size}
+        yield Finding("RA163", "error", {**facts, **told}, fixes)
+    elif shared is not None and shared % size and size % shared:
+        told = {"total": shared, "what": said("heads.shared"), "remainder": shared % size}
+        yield Finding("RA163", "error", {**facts, **told}, fixes)
+
+
 def samples(numbers: Numbers) -> Iterator[Finding]:
     """RA161: prompts × responses of a step are no multiple of what the training ranks take at a time.
 

@@ -40,6 +40,7 @@ _SETTINGS = MappingProxyType(
     {
         "micro_batch": ("training.local_batch_size", "training.batch_size"),
         "global_batch": ("training.global_batch_size",),
+        "stage_micro_batch": ("parallelism.pipeline_parallel_microbatch_size",),
         "sequence_length": ("training.seq_len",),
         "layers": ("model_spec.model.n_layers", "model.n_layers"),
         "heads": ("model_spec.model.n_heads", "model.n_heads"),
