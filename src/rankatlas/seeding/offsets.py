@@ -25,7 +25,8 @@ _OFFSETS: Mapping[str, tuple[tuple[int, str], ...]] = MappingProxyType(
 def megatron_scheme(name: str, mesh: Mesh) -> str | None:
     """The formula of a stream of Megatron-core over the axes that `mesh` has, None for one that it does not keep.
 
-    >>> megatron_scheme("expert-parallel-rng", Mesh(pp=2, edp=2, ep=4)), megatron_scheme("context-parallel-rng", Mesh(dp=1))
+    >>> mesh = Mesh(pp=2, edp=2, ep=4)
+    >>> megatron_scheme("expert-parallel-rng", mesh), megatron_scheme("context-parallel-rng", mesh)
     ('base+100*pp+1024+100*ep', None)
     """
     if name not in _OFFSETS:
