@@ -106,7 +106,7 @@ def _size(given: Given, path: str | None) -> int | None:
 def _with_experts(given: Given, dense: Mesh, facts: dict[str, Fact]) -> Atlas:
     """The expert chart: over the data ranks of every stage, beside the model axis."""
     size, ranks = facts["ep"].value, dense.world_size // facts["pipe"].value // facts["model"].value
-    divides("ep", size, ranks, said("ranks.data_of_stage"))
+    divides("ep", size, ranks, said("ranks.data_of_stage"), origin=facts["ep"].origin)
     facts["expert_data"] = Fact("expert_data", ranks // size, said("inferred.world", world=dense.world_size))
     swapped = given.flag("use_data_before_expert_parallelism")
     inner = ("ep", "expert_data") if swapped else ("expert_data", "ep")

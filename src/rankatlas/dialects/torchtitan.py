@@ -113,7 +113,7 @@ def _with_sparse(given: Given, dense: Mesh, facts: dict[str, Fact]) -> Atlas:
     ep, experts = facts["ep"].value, given.at("model_spec.model.num_experts")
     told = " ".join(f"{axis}={dense.size(axis)}" for axis in ("dp_shard", "cp", "tp"))
     also = experts if isinstance(experts, int) and not isinstance(experts, bool) and experts > 0 else None
-    divides("ep", ep, ranks, f"dp_shard*cp*tp ({told})", also)
+    divides("ep", ep, ranks, f"dp_shard*cp*tp ({told})", also, facts["ep"].origin)
     facts["efsdp"] = Fact("efsdp", ranks // ep, "dp_shard*cp*tp ÷ ep")
     sparse = Mesh(pp=dense.size("pp"), dp_replicate=dense.size("dp_replicate"), efsdp=facts["efsdp"].value, ep=ep)
     return Atlas(dense=dense, sparse=sparse, shared=("pp", "dp_replicate"))
