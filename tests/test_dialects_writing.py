@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from launch_texts import STYLES, megatron_log
@@ -19,9 +19,10 @@ from rankatlas.dialects import megatron, own, paddle, read_config
 from rankatlas.dialects.given import Given
 from rankatlas.dialects.scripts import read_script
 from rankatlas.dialects.writing import write_config
-from rankatlas.errors import LayoutChangeError
+from rankatlas.errors import LayoutChangeError, RankatlasError
 from rankatlas.job import SETTINGS, Fact, Job
 from rankatlas.pipeline import POLICIES
+from refusals import refused
 
 CASES = json.loads(Path(__file__, "../cases/launches.json").resolve().read_text(encoding="utf-8"))
 
@@ -53,6 +54,16 @@ def read_again(text, to, world):
     if to == "megatron":
         return megatron.read(read_script(text.replace("\n", " "), "again", {}), None, world)
     return paddle.read(Given(json.loads(text), source="again"), "paddleformers-1.2", world)
+
+
+def groups_of(job):
+    """Chart and axis of size > 1 → its groups."""
+    return {
+        (name, axis): [list(ranks) for ranks in mesh.groups(axis).ranges()]
+        for name, mesh in job.layout.charts.items()
+        for axis in mesh.axes
+        if mesh.size(axis) > 1
+    }
 
 
 class TestWriting:
@@ -135,6 +146,38 @@ class TestWriting:
         atlas = Atlas(dense=Mesh(pp=2, dp=4, tp=2), expert=Mesh(pp=2, edp=2, ep=4, etp=1), shared=("pp",))
         assert "--expert-model-parallel-size 4" in write_config(job_of(atlas), "megatron").text
 
+    @settings(max_examples=100, deadline=None)
+    @given(
+        pp=st.sampled_from([1, 2, 4]),
+        tp=st.sampled_from([1, 2]),
+        ep=st.sampled_from([2, 4, 8]),
+        more=st.sampled_from([1, 2, 4]),
+        cp=st.sampled_from([1, 1, 2]),
+        order=st.sampled_from(["pp_first", "sharding_first"]),
+    )
+    def test_experts_of_paddleformers_are_written_and_read_again(self, pp, tp, ep, more, cp, order):
+        arguments = {
+            "tensor_model_parallel_size": tp, "pipeline_model_parallel_size": pp, "expert_model_parallel_size": ep,
+            "use_expert_parallel": True, "sharding": "stage1", "sharding_parallel_size": ep * more * cp,
+            "context_parallel_size": cp, "hybrid_parallel_topo_order": order,
+        }  # fmt: skip
+        world = tp * pp * ep * more * cp
+        try:
+            job = paddle.read(Given(arguments, source="x"), "paddleformers-1.2", world)
+        except RankatlasError:
+            assume(False)
+        assert groups_of(read_again(write_config(job, "paddle").text, "paddle", world)) == groups_of(job)
+
+    def test_experts_of_megatron_that_paddle_can_have(self):
+        lines = "x.py --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 --expert-model-parallel-size 4"
+        job = read_config(f"{lines} --expert-tensor-parallel-size 1", "megatron", world_size=16)
+        again = read_again(write_config(job, "paddle").text, "paddle", 16)
+        for axis in ("ep", "pp"):
+            assert groups_of(again)["expert", axis] == groups_of(job)["expert", axis]
+        job = read_config(f"{lines} --expert-tensor-parallel-size 2", "megatron", world_size=16)
+        with refused(LayoutChangeError, "paddle", "expert axes"):
+            write_config(job, "paddle")
+
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
     def test_every_launch_is_written_for_rankatlas(self, tmp_path, case):
         write, name = STYLES[case["style"]]
@@ -159,7 +202,8 @@ class TestWriting:
             (Mesh(pp=2, dp=2), "paddle", "order cannot be written"),
             (Mesh(dp=2, first_rank=4), "megatron", "begins at rank 4"),
             (Atlas(train=Mesh(dp=2), rollout=Mesh(tp=2)), "megatron", "train, rollout"),
-            (Atlas(dense=Mesh(dp=4), expert=Mesh(edp=2, ep=2)), "paddle", "expert layout"),
+            (Atlas(dense=Mesh(dp=2, tp=2), expert=Mesh(ep=2, etp=2)), "paddle", "no order of it gives these groups"),
+            (Atlas(dense=Mesh(dp=2, sep=2), expert=Mesh(edp=2, ep=2)), "paddle", "no place in paddle with experts"),
             (Mesh(dp=2), "deepspeed", "rankatlas, megatron, paddle"),
         ],
     )

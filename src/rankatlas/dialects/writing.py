@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from rankatlas.dialects.given import Given
 from rankatlas.dialects.megatron_options import option, options_of
 from rankatlas.dialects.roles import charts_of, in_roles, joined
 from rankatlas.dialects.scripts import read_script
-from rankatlas.errors import LayoutChangeError, shown
+from rankatlas.errors import LayoutChangeError, RankatlasError, shown
 from rankatlas.job import Job
 
 TARGETS = ("rankatlas", "megatron", "paddle")
@@ -104,10 +105,30 @@ _PADDLE = ("micro_batch", "accumulation", "sequence_length", "virtual_stages")
 
 def _paddle(job: Job) -> Written:
     mesh, expert = charts_of(job.layout, "paddle")
-    if expert is not None:
-        raise LayoutChangeError(
-            f"an expert layout is not written for paddle, whose trainer settles it itself\n  layout: {job.layout}"
-        )
+    degrees = _dense_degrees(mesh) if expert is None else _expert_degrees(job.layout, mesh, expert)
+    keys = KEYS["paddleformers"]
+    settings = {name: fact.value for name, fact in job.settings.items()}
+    stage, sharded = settings.get("zero_stage"), degrees[keys["sharding"]] > 1
+    held: dict[str, Any] = {**degrees, "sharding": f"stage{stage or 1}" if sharded else ""}
+    batch, micro = settings.get("global_batch"), settings.get("micro_batch")
+    each = (micro or 1) * degrees[keys["dp"]] * degrees[keys["sharding"]] // degrees.get(keys["cp"], 1)
+    if batch is not None and micro is not None and batch % each == 0:
+        settings.setdefault("accumulation", batch // each)
+    held.update({keys[name]: settings[name] for name in _PADDLE if name in settings})
+    if settings.get("precision") in ("bf16", "fp16"):
+        held[settings["precision"]] = True
+    if settings.get("sequence_parallel"):
+        held["sequence_parallel"] = True
+    if job.seed is not None:
+        held["seed"] = job.seed
+    again = paddle.read(Given(held, source="what was written"), "paddleformers-1.2", job.layout.world_size)
+    _prove(job, again, "paddle")
+    reasons = {} if sharded else {"zero_stage": "without a sharding axis PaddleFormers shards nothing"}
+    return Written(json.dumps(held, indent=2), _losses(job, again, reasons, "no training argument says it"))
+
+
+def _dense_degrees(mesh: Mesh) -> dict[str, Any]:
+    """The degrees of a layout without experts, and the order that has its axes."""
     axes = in_roles(mesh, "paddle", ("dp", "pp", "sharding", "sep", "tp"))
     sizes = dict(axes)
     order = [axis for axis, _ in axes]
@@ -122,26 +143,38 @@ def _paddle(job: Job) -> Written:
             f" or dp, sharding, pp, sep, mp (sharding_first)\n  layout: {mesh}"
         )
     keys = KEYS["paddleformers"]
-    held: dict[str, Any] = {keys[role]: sizes.get(role, 1) for role in ("tp", "pp", "sep", "sharding", "dp")}
-    settings = {name: fact.value for name, fact in job.settings.items()}
-    stage = settings.get("zero_stage")
-    held["sharding"] = f"stage{stage or 1}" if sizes.get("sharding", 1) > 1 else ""
-    held["hybrid_parallel_topo_order"] = fits[-1]
-    batch, micro = settings.get("global_batch"), settings.get("micro_batch")
-    each = (micro or 1) * sizes.get("dp", 1) * sizes.get("sharding", 1)
-    if batch is not None and micro is not None and batch % each == 0:
-        settings.setdefault("accumulation", batch // each)
-    held.update({keys[name]: settings[name] for name in _PADDLE if name in settings})
-    if settings.get("precision") in ("bf16", "fp16"):
-        held[settings["precision"]] = True
-    if settings.get("sequence_parallel"):
-        held["sequence_parallel"] = True
-    if job.seed is not None:
-        held["seed"] = job.seed
-    again = paddle.read(Given(held, source="what was written"), "paddleformers-1.2", job.layout.world_size)
-    _prove(job, again, "paddle")
-    reasons = {"zero_stage": "without a sharding axis PaddleFormers shards nothing"} if not held["sharding"] else {}
-    return Written(json.dumps(held, indent=2), _losses(job, again, reasons, "no training argument says it"))
+    degrees = {keys[role]: sizes.get(role, 1) for role in ("tp", "pp", "sep", "sharding", "dp")}
+    return {**degrees, "hybrid_parallel_topo_order": fits[-1]}
+
+
+def _expert_degrees(layout: Mesh | Atlas, mesh: Mesh, expert: Mesh) -> dict[str, Any]:
+    """The degrees of a layout with experts, from which the trainer settles the expert axes itself.
+
+    All that splits data is sharding there, and cp divides it.
+    """
+    dense = in_roles(mesh, "paddle with experts", ("dp", "edp", "pp", "sharding", "cp", "tp"))
+    sizes = dict(joined(dense, {}))
+    inner = dict(in_roles(expert, "paddle with experts", ("dp", "edp", "pp", "sharding", "ep", "etp", "tp")))
+    keys = KEYS["paddleformers"]
+    degrees: dict[str, Any] = {keys[role]: sizes.get(role, 1) for role in ("tp", "pp", "cp")}
+    degrees |= {keys["sep"]: 1, keys["dp"]: 1, keys["ep"]: inner.get("ep", 1), "use_expert_parallel": True}
+    degrees[keys["sharding"]] = prod(size for role, size in dense if role in ("dp", "edp", "sharding", "cp"))
+    for order in ("sharding_first", "pp_first"):
+        degrees["hybrid_parallel_topo_order"] = order
+        try:
+            again = paddle.read(
+                Given({**degrees, "sharding": "stage1"}, source="what was written"),
+                "paddleformers-1.2",
+                layout.world_size,
+            )
+        except RankatlasError:
+            continue
+        if _sizes(again.layout) == _sizes(layout):
+            return degrees
+    raise LayoutChangeError(
+        "this layout cannot be written for paddle, whose trainer settles the expert axes itself: no order of it gives"
+        f" these groups\n  layout: {layout}"
+    )
 
 
 def _losses(job: Job, again: Job, reasons: Mapping[str, str], else_: str) -> list[str]:
