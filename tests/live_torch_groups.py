@@ -4,6 +4,7 @@ python live_torch_groups.py FOLDER
 """
 
 import datetime
+import importlib
 import json
 import os
 import sys
@@ -217,5 +218,7 @@ def job(rank):
     return said
 
 
+if find_spec("megatron") is not None:
+    importlib.import_module("megatron.core.models.gpt.gpt_model")  # once for all ranks: it takes many seconds
 print(json.dumps(Ranks(job, WORLD, FOLDER, 120).wait()), flush=True)
 os._exit(0)
