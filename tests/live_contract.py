@@ -43,7 +43,7 @@ class Torch:
         torch.set_num_threads(1)
         dist.init_process_group(
             self.backend,
-            init_method=f"file://{FOLDER}/store",
+            init_method="env://",
             rank=RANK,
             world_size=WORLD,
             timeout=datetime.timedelta(seconds=40),
@@ -335,6 +335,7 @@ def job(parts, ports):
     def work(rank):
         global RANK
         RANK = rank
+        os.environ.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])})
         if ENGINE == "paddle":
             os.environ.update(paddle_environments(ports[0], ports[1:])[rank])
         engine = {"torch": Torch, "nccl": Nccl, "paddle": Paddle}[ENGINE]()

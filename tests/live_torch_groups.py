@@ -23,8 +23,10 @@ from rankatlas.creation import CreationPlan
 from rankatlas.errors import InputError, LayoutMismatch
 from rankatlas.seeding import SeedPlan
 from rankatlas.seeding.values import sharded_normal
+from test_live_groups import free_ports
 
 (FOLDER,) = sys.argv[1:]
+(PORT,) = free_ports(1)
 WORLD = 4
 MESH = Mesh(dp=2, tp=2)
 
@@ -201,7 +203,7 @@ def job(rank):
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
-        init_method=f"file://{FOLDER}/store",
+        init_method=f"tcp://127.0.0.1:{PORT}",  # a store in a file is locked by whoever looks, and may keep others out
         rank=rank,
         world_size=WORLD,
         timeout=datetime.timedelta(seconds=60),
