@@ -218,40 +218,36 @@ class Counting:
         return ask
 
 
-def test_whoever_waits_long_looks_and_makes_torch_print_nothing_more(clients, monkeypatch, capfd):
-    """torch prints a trace of its stack for every wait that ends without the key."""
-    monkeypatch.setattr(rounds, "_SLICE", 0.1)
+def answered_after(clients, seconds):
+    """What rank 1, whose store counts from its wait on, was asked; how long after the answer it had heard it."""
     store = Counting(clients())
     late = Round(store, "topic", 1, 2, me="process 1")
     late.say(b"here")
     store.asked.clear()
     with ThreadPoolExecutor(1) as pool:
         heard = pool.submit(late.hear, 20)
-        time.sleep(2)
+        time.sleep(seconds)
         zero = Round(clients(), "topic", 0, 2, me="process 0")
         zero.say(b"here")
         zero.answer(b"fine", 0)
         answered = time.monotonic()
         assert heard.result(20) == b"fine"
-        assert time.monotonic() - answered < 2 * rounds._LONGEST_PAUSE
-    assert store.asked.count("wait") == 1
-    assert 3 <= store.asked.count("has") < 15
+        return store.asked, time.monotonic() - answered
+
+
+def test_whoever_waits_long_looks_and_makes_torch_print_nothing_more(clients, monkeypatch, capfd):
+    """torch prints a trace of its stack for every wait that ends without the key."""
+    monkeypatch.setattr(rounds, "_SLICE", 0.1)
+    asked, later = answered_after(clients, 2)
+    assert later < 2 * rounds._LONGEST_PAUSE
+    assert asked.count("wait") == 1
+    assert 3 <= asked.count("has") < 15
     assert capfd.readouterr().err.count("timed out") <= 1
 
 
 def test_a_key_that_is_there_soon_is_told_by_the_store(clients):
-    store = Counting(clients())
-    late = Round(store, "topic", 1, 2, me="process 1")
-    late.say(b"here")
-    store.asked.clear()
-    with ThreadPoolExecutor(1) as pool:
-        heard = pool.submit(late.hear, 20)
-        time.sleep(0.3)
-        zero = Round(clients(), "topic", 0, 2, me="process 0")
-        zero.say(b"here")
-        zero.answer(b"fine", 0)
-        assert heard.result(20) == b"fine"
-    assert store.asked == ["wait", "get"]
+    asked, _ = answered_after(clients, 0.3)
+    assert asked == ["wait", "get"]
 
 
 @pytest.mark.parametrize("seconds", [0, 0.05, 0.5])
